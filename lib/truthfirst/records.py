@@ -1,0 +1,79 @@
+"""Records: canonical JSON, content hashes, atomic files and append-only JSONL.
+
+Everything that is stored goes through here, so that equal things have equal bytes and a crash or a
+full disk leaves either the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class RecordError(ValueError):
+    """A stored record cannot be read; the message names file, line and reason."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of `value`: sorted keys, no spaces, no NaN or infinity."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_hash(value: Any, length: int = 16) -> str:
+    """Return the first `length` hex digits of the SHA-256 of bytes, or of a value's canonical JSON."""
+    data = value if isinstance(value, bytes) else canonical_json(value).encode()
+    return hashlib.sha256(data).hexdigest()[:length]
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a whole file or nothing: a temporary sibling is synced and then renamed over `path`.
+
+    Raises OSError as the file system does (a full disk, say), after removing the temporary file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(data.encode() if isinstance(data, str) else data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def append_jsonl(path: Path, record: Any) -> None:
+    """Append one record as one line; on failure (a full disk) the file is cut back to what it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = (canonical_json(record) + "\n").encode()
+    with open(path, "ab") as out:
+        before = out.tell()
+        try:
+            out.write(line)
+            out.flush()
+            os.fsync(out.fileno())
+        except OSError:
+            os.truncate(path, before)
+            raise
+
+
+def read_jsonl(path: Path) -> Iterator[Any]:
+    """Yield the records of a JSONL file; raise RecordError that names the first unreadable line."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read ({error.strerror})") from error
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line:
+            continue
+        try:
+            yield json.loads(line)
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise RecordError(f"{path}, line {number}: not a JSON record ({error})") from error
