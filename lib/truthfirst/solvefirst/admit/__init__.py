@@ -1,0 +1,1 @@
+"""Admission: an environment that fails a gate is rejected with the gate's name and the evidence."""
