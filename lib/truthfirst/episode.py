@@ -83,7 +83,15 @@ class BudgetedEpisode(ABC):
         reply = f"{outcome.reply}{separator}{ending}"
         tool = name[:MAX_NAME_CHARACTERS] if isinstance(name, str) else repr(name)[:MAX_NAME_CHARACTERS]
         self.turns.append(
-            Turn(index, printable(tool), bounded(arguments), reply, outcome.kind, outcome.status, outcome.detail)
+            Turn(
+                index,
+                printable(tool),
+                bounded(arguments),
+                reply,
+                outcome.kind,
+                outcome.status,
+                outcome.detail,
+            )
         )
         return reply
 
@@ -132,7 +140,9 @@ def is_integer(value: Any) -> bool:
     """Say whether a JSON value is an integer: 3 and 3.0 are, true, "3", NaN and 2.5 are not."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value.is_integer())
+    return isinstance(value, int) or (
+        isinstance(value, float) and math.isfinite(value) and value.is_integer()
+    )
 
 
 # --- traces on disk -------------------------------------------------------------------------------------

@@ -241,7 +241,13 @@ class InstanceEpisode(BudgetedEpisode):
                 break
             outcome = self._decide_written(step)
             turn = Turn(
-                len(self.turns), step[0][:100], step[1:], outcome.reply, "decision", outcome.status, outcome.detail
+                len(self.turns),
+                step[0][:100],
+                step[1:],
+                outcome.reply,
+                "decision",
+                outcome.status,
+                outcome.detail,
             )
             self.turns.append(turn)
             if outcome.status == "refused":

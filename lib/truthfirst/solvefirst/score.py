@@ -30,7 +30,9 @@ REWARD_KINDS = ("outcome", "progress", "regret", "regret+credit")
 def reward(u: int, u_star: int, u_zero: int) -> float:
     """Return r = clip((u - u_zero) / (u_star - u_zero), 0, 1); the span must be positive."""
     if u_star <= u_zero:
-        raise ValueError(f"u_star = {u_star} does not exceed u_zero = {u_zero}: this instance has no reward scale")
+        raise ValueError(
+            f"u_star = {u_star} does not exceed u_zero = {u_zero}: this instance has no reward scale"
+        )
     return min(1.0, max(0.0, (u - u_zero) / (u_star - u_zero)))
 
 
@@ -113,18 +115,13 @@ class Replay:
             yield turn, state, known, action, after, learned
             state, known = after, learned
 
-    def end_state(self) -> State:
-        state = self.family.start(self.theta)
-        for *_, state, _ in self.positions():
-            pass
-        return state
-
     def total(self) -> int:
         """Return u, the total gain of the episode with what the dynamics give after its last decision."""
-        state, gains = self.family.start(self.theta), 0
-        for turn, _, _, action, state, _ in self.positions():
+        gains, end = 0, self.family.start(self.theta)
+        for turn, _, _, action, after, _ in self.positions():
             gains += turn.detail["gain"] if action else 0
-        return gains + self.family.abandon(self.theta, state)
+            end = after
+        return gains + self.family.abandon(self.theta, end)
 
 
 def _key(turn: Turn) -> Key:
@@ -236,7 +233,9 @@ def regret_ledger(trace: Trace, *, information: bool = True, credit: bool = True
                 there, paid, _ = family.play(theta, before, choice)
                 lost = value - paid - _value_to_go(family.name, theta, there)
         rows.append(
-            LedgerRow(turn.index, "decision", gain, value, after, regret=value - gain - after, information=lost)
+            LedgerRow(
+                turn.index, "decision", gain, value, after, regret=value - gain - after, information=lost
+            )
         )
     forced = family.abandon(theta, state)
     end = _value_to_go(family.name, theta, state) - forced

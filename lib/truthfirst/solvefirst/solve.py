@@ -34,7 +34,9 @@ class CertificateError(AssertionError):
     """A solution fails its certificate: a defect of the family, never of the agent."""
 
 
-def solve_model(problem: pulp.LpProblem, solver: SolverName | None = None, time_limit: float | None = None) -> float:
+def solve_model(
+    problem: pulp.LpProblem, solver: SolverName | None = None, time_limit: float | None = None
+) -> float:
     """Solve a PuLP model to proven optimality and return its objective value.
 
     solver       "highs" (in process) or "cbc"; by default HiGHS where it is installed, else CBC
@@ -57,7 +59,9 @@ def _engine(name: str, time_limit: float | None) -> pulp.LpSolver:
     if name == "highs":
         return pulp.HiGHS(msg=False, gapRel=0.0, timeLimit=time_limit)
     if name == "cbc":
-        command = pulp.PULP_CBC_CMD if hasattr(pulp, "PULP_CBC_CMD") else pulp.COIN_CMD  # PuLP 4 bundles no CBC
+        command = (
+            pulp.PULP_CBC_CMD if hasattr(pulp, "PULP_CBC_CMD") else pulp.COIN_CMD
+        )  # PuLP 4 bundles no CBC
         return command(msg=False, gapRel=0.0, timeLimit=time_limit)
     raise ValueError(f"unknown solver {name!r}: choose highs or cbc")
 

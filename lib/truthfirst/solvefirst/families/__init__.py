@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from . import rationing
+from . import lot_sizing, pricing, rationing, scheduling
 from .base import SIZES, Family, UnknownName
 
-FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in (rationing,)}
+FAMILIES: dict[str, Family] = {
+    module.FAMILY.name: module.FAMILY for module in (rationing, lot_sizing, pricing, scheduling)
+}
 
+# trained: policies learn on these; near and far: out of distribution by degree; unseen: never looked at
 ROLES: dict[str, str] = {
     "rationing": "trained",
+    "lot_sizing": "trained",
+    "pricing": "trained",
+    "storage": "near",
+    "scheduling": "far",
+    "orienteering": "far",
 }
 
 
@@ -20,4 +28,9 @@ def family(name: str) -> Family:
         raise UnknownName("family", name, tuple(FAMILIES)) from None
 
 
-__all__ = ["FAMILIES", "ROLES", "SIZES", "Family", "UnknownName", "family"]
+def role(name: str) -> str:
+    """Return the part a family plays: trained, near, far or unseen."""
+    return ROLES.get(family(name).name, "unseen")
+
+
+__all__ = ["FAMILIES", "ROLES", "SIZES", "Family", "UnknownName", "family", "role"]

@@ -270,7 +270,9 @@ class Family:
         self.check(theta)
         for key, (low, high, _) in self.prior(theta).items():
             if not low <= entry(theta, key) <= high:
-                raise ThetaError(str(key[0]), entry(theta, key), f"must lie in its published range {low}..{high}")
+                raise ThetaError(
+                    str(key[0]), entry(theta, key), f"must lie in its published range {low}..{high}"
+                )
 
     def to_json(self, theta: Theta) -> dict[str, Any]:
         """Return theta as plain data; `build` reads it back."""
@@ -282,7 +284,9 @@ class Family:
         counts = self.counts(theta)
         chosen = self.interface.hidden_fields if fields is None else fields
         return [
-            (f.name, *index) for f in chosen for index in itertools.product(*(range(counts[k]) for k in f.index))
+            (f.name, *index)
+            for f in chosen
+            for index in itertools.product(*(range(counts[k]) for k in f.index))
         ]
 
     def hidden(self, theta: Theta) -> dict[Key, int]:
@@ -311,7 +315,9 @@ class Family:
 
     def expected(self, theta: Theta, known: Mapping[Key, int]) -> Theta:
         """Return theta as one sees it who knows `known`: every other hidden entry at its prior mean."""
-        return self.substitute(theta, {k: known.get(k, mean) for k, (_, _, mean) in self.prior(theta).items()})
+        return self.substitute(
+            theta, {k: known.get(k, mean) for k, (_, _, mean) in self.prior(theta).items()}
+        )
 
     def redraw(self, theta: Theta, rng: np.random.Generator, keep: Mapping[Key, int] | None = None) -> Theta:
         """Return theta with every hidden entry outside `keep` drawn anew from its published range."""
@@ -342,7 +348,9 @@ class Family:
             total += gain
         return total + self.abandon(theta, state)
 
-    def follow(self, theta: Theta, policy: Callable[[Theta, State], Action]) -> tuple[int, tuple[Action, ...]]:
+    def follow(
+        self, theta: Theta, policy: Callable[[Theta, State], Action]
+    ) -> tuple[int, tuple[Action, ...]]:
         """Play a policy to the end; return u and the plan it made."""
         state, total, plan = self.start(theta), 0, []
         while self.legal(theta, state):
@@ -395,7 +403,10 @@ def require_table(field: str, table: Any, *shape: int, low: int | None = None) -
             require(low is None or part >= low, field, part, f"every entry must be at least {low}")
             return
         require(
-            isinstance(part, tuple) and len(part) == sizes[0], field, part, f"expected a table of shape {shape}"
+            isinstance(part, tuple) and len(part) == sizes[0],
+            field,
+            part,
+            f"expected a table of shape {shape}",
         )
         for child in part:
             walk(child, sizes[1:])

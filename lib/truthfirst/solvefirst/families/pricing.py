@@ -63,21 +63,33 @@ class State(NamedTuple):
     stock: int
 
 
-def draw(rng: np.random.Generator, periods: int, items: int, high: int, cheap: int, share: int) -> Pricing:
-    """Draw a menu whose dear tariffs usually sell less, and a stock that is short if all goes well.
+def draw(
+    rng: np.random.Generator,
+    periods: int,
+    items: int,
+    high: int,
+    cheap: int,
+    fall: int,
+    wobble: int,
+    share: int,
+) -> Pricing:
+    """Draw a menu from cheap to dear, where dear tariffs usually sell less, and a stock that is short.
 
-    high   most goods that the cheapest tariff can sell in a period
-    cheap  price of the cheapest tariff; the dearest costs about three times that
-    share  stock as a percentage of what the whole menu usually sells, averaged over tariffs
+    high    most goods that the cheapest tariff can sell in a period; the mean is half of it
+    cheap   price of the cheapest tariff; the dearest costs about twice that
+    fall    percentage by which the dearest tariff sells less than the cheapest
+    wobble  percentage by which a tariff may depart from that line
+    share   usual stock, as a percentage of what the tariffs sell over all periods on average
     """
     steps = np.arange(items) / max(1, items - 1)
-    price = (cheap * (1 + 2 * steps)).round().astype(int) + rng.integers(0, max(1, cheap // items), items)
-    tops = np.maximum(2, (high * (1 - 0.6 * steps)).round().astype(int))
-    prior = tuple((0, int(top), max(1, int(top) // 3)) for top in tops)
+    price = (cheap * (1 + steps)).round().astype(int) + rng.integers(0, max(1, cheap // 4), items)
+    line = high * (1 - fall / 100 * steps) * rng.uniform(1 - wobble / 100, 1 + wobble / 100, items)
+    tops = np.maximum(2, line.round()).astype(int).tolist()
+    prior = tuple((0, top, top // 2) for top in tops)
     demand = tuple(zip(*(skewed_table(rng, triple, periods) for triple in prior), strict=True))
     usual = periods * sum(mean for _, _, mean in prior) / items
     stock = max(2, round(usual * share / 100 * rng.uniform(0.8, 1.2)))
-    return Pricing(tuple(price.tolist()), demand, prior, stock, int(rng.integers(0, max(1, cheap // 3) + 1)))
+    return Pricing(tuple(price.tolist()), demand, prior, stock, int(rng.integers(0, cheap // 3 + 1)))
 
 
 def check(theta: Pricing) -> None:
@@ -118,12 +130,11 @@ def step(theta: Pricing, state: State, action: Action) -> tuple[State, int, dict
 
 
 def default(theta: Pricing, state: State) -> Action:
-    """Post the tariff that would usually earn most if it were kept to the end; the dearest of equals."""
-    rest = len(theta.demand) - state.period
+    """Post the tariff that usually earns most in this period; the dearest of equals."""
 
     def usual(item: int) -> int:
-        sold = min(state.stock, rest * published(theta, ("demand", state.period, item))[2])
-        return theta.price[item] * sold + theta.salvage * (state.stock - sold)
+        wanted = published(theta, ("demand", state.period, item))[2]
+        return (theta.price[item] - theta.salvage) * min(state.stock, wanted)
 
     return Action("post", (max(range(len(theta.price)), key=lambda i: (usual(i), theta.price[i], -i)),))
 
@@ -142,7 +153,7 @@ def observe(theta: Pricing, state: State) -> dict[str, int]:
 
 
 def optimum(theta: Pricing) -> Optimum:
-    """Dynamic programme over (period, stock), O(T S n); the first of equally good tariffs."""
+    """Dynamic programme over (period, stock), O(T S n); of equally good tariffs the last on the menu."""
     stocks = np.arange(theta.stock + 1)
     price = np.array(theta.price)[:, None]
     after = theta.salvage * stocks
@@ -150,7 +161,7 @@ def optimum(theta: Pricing) -> Optimum:
     for row in reversed(theta.demand):
         sold = np.minimum(stocks, np.array(row)[:, None])  # (n, S)
         worth = price * sold + after[stocks - sold]
-        choice = worth.argmax(axis=0)
+        choice = len(row) - 1 - worth[::-1].argmax(axis=0)
         after = worth[choice, stocks]
         choices.append(choice)
     plan, left = [], theta.stock
@@ -280,12 +291,12 @@ FAMILY = Family(
         outcomes={"post": "posted: {item}; {money} earned: {gain}."},
     ),
     sizes={
-        "nano": {"periods": 3, "items": 2, "high": 6, "cheap": 3, "share": 80},
-        "small": {"periods": 5, "items": 6, "high": 20, "cheap": 10, "share": 80},
-        "medium": {"periods": 7, "items": 8, "high": 20, "cheap": 10, "share": 80},
-        "large": {"periods": 9, "items": 9, "high": 20, "cheap": 10, "share": 80},
-        "huge": {"periods": 11, "items": 11, "high": 20, "cheap": 12, "share": 80},
-        "long": {"periods": 16, "items": 4, "high": 12, "cheap": 10, "share": 80},
+        "nano": {"periods": 2, "items": 4, "high": 9, "cheap": 5, "fall": 50, "wobble": 0, "share": 80},
+        "small": {"periods": 5, "items": 6, "high": 20, "cheap": 10, "fall": 60, "wobble": 15, "share": 65},
+        "medium": {"periods": 7, "items": 8, "high": 20, "cheap": 10, "fall": 60, "wobble": 15, "share": 65},
+        "large": {"periods": 9, "items": 9, "high": 20, "cheap": 10, "fall": 60, "wobble": 15, "share": 65},
+        "huge": {"periods": 11, "items": 11, "high": 20, "cheap": 12, "fall": 60, "wobble": 15, "share": 65},
+        "long": {"periods": 16, "items": 4, "high": 12, "cheap": 10, "fall": 60, "wobble": 15, "share": 65},
     },
     theta_type=Pricing,
     draw=draw,

@@ -1,19 +1,20 @@
 """Scheduling: jobs with due times on one machine, each made of several stages.
 
 Sets        jobs i = 1..n, stages k = 1..m
-Parameters  duration p[i,k] >= 0 of stage k of job i (hidden), weight w[i] >= 0, due time d[i] >= 0, time c >= 0 on
-            the clock at the start
+Parameters  duration p[i,k] >= 0 of stage k of job i (hidden), weight w[i] >= 0, due time d[i] >= 0, time
+            c >= 0 on the clock at the start
 Decision    which job that has not been run yet goes next
-Dynamics    running job i moves the clock from c to c + p[i,1] + ... + p[i,m]; no idle time, no interruption. Jobs
-            left when decisions stop are run one after another in the order of their indices
+Dynamics    running job i moves the clock from c to c + p[i,1] + ... + p[i,m]; no idle time, no interruption.
+            Jobs left when decisions stop are run one after another in the order of their indices
 Objective   maximise minus the sum of w[i] max(0, C[i] - d[i]), where C[i] is the clock when job i is finished
 
 This is 1 || sum w T, strongly NP-hard. Whatever the order, the jobs of a set S that go first are finished at
 c + p(S), so a dynamic programme over sets is exact.
 
-Source: Held and Karp, "A dynamic programming approach to sequencing problems", SIAM J. 10, 1962; Lawler, "A
-pseudopolynomial algorithm for sequencing jobs to minimize total tardiness", 1977; the time-indexed model: Sousa and
-Wolsey, "A time indexed formulation of non-preemptive single machine scheduling problems", 1992.
+Source: Held and Karp, "A dynamic programming approach to sequencing problems", Journal of SIAM 10, 1962;
+Lawler, "A pseudopolynomial algorithm for sequencing jobs to minimize total tardiness", 1977; the time-indexed
+model: Sousa and Wolsey, "A time indexed formulation of non-preemptive single machine scheduling problems",
+1992.
 """
 
 from __future__ import annotations
@@ -71,19 +72,20 @@ class State(NamedTuple):
 
 
 def draw(rng: np.random.Generator, items: int, stages: int, high: int, heaviest: int) -> Scheduling:
-    """Draw jobs of skewed length, with weights of all orders and due times too early for everyone to meet.
+    """Draw jobs of skewed length and due times too early for everyone to meet; heavy jobs may be due later.
 
     high   longest that the first stage can take; the other stages are shorter
     """
     tops = [max(2, high - high * k // (2 * stages)) for k in range(stages)]
-    prior = tuple((1, top, max(1, 1 + top // 4)) for top in tops)
+    prior = tuple((1, top, 1 + top // 6) for top in tops)
     duration = tuple(zip(*(skewed_table(rng, triple, items) for triple in prior), strict=True))
+    weight = rng.integers(2, heaviest + 1, items)
     usual = items * sum(mean for _, _, mean in prior)
-    due = rng.integers(usual // (2 * items), max(usual * 3 // 5, usual // items) + 1, items)
+    latest = np.maximum(1, 2 * usual * (weight + 1) // (5 * (heaviest + 1)))
     return Scheduling(
         clock=0,
-        weight=tuple(rng.integers(1, heaviest + 1, items).tolist()),
-        due=tuple(due.tolist()),
+        weight=tuple(weight.tolist()),
+        due=tuple(rng.integers(1, latest + 1).tolist()),
         duration=duration,
         duration_prior=prior,
     )
@@ -253,60 +255,64 @@ FAMILY = Family(
     texts=Texts(
         rules=(
             (
-                "All {n_item} {items} share one place of work, so they go one after another. Each call of {tool_run} "
-                "names the {item} that goes next; it is then carried through without a break, and none goes twice.",
-                "You fix a sequence. With {tool_run} you name one {item} that has not had its turn; it occupies "
-                "everything until it is finished, and then you name another, until all {n_item} are through.",
-                "Only one {item} can be worked on at any moment. {tool_run} begins the one you choose among those "
-                "still waiting and ends when it is complete: nothing is interrupted, repeated, or run side by side. "
-                "There are {n_item} in all.",
+                "All {n_item} {items} share one place of work, so they go one after another. Each call of "
+                "{tool_run} names the {item} that goes next; it is then carried through without a break, "
+                "and none goes twice.",
+                "You fix a sequence. With {tool_run} you name one {item} that has not had its turn; it "
+                "occupies everything until it is finished, and then you name another, until all {n_item} "
+                "are through.",
+                "Only one {item} can be worked on at any moment. {tool_run} begins the one you choose among "
+                "those still waiting and ends when it is complete: nothing is interrupted, repeated, or run "
+                "side by side. There are {n_item} in all.",
             ),
             (
-                "The clock stands at {clock} {time} before the first {item}. Each {item} passes through all {n_stage} "
-                '{stages}, and its "{label_duration}" for the single {stages} add up: by that sum the clock moves on. '
-                "There is no waiting in between, and afterwards you see how long every {stage} took.",
-                "Time counts from {clock} {time} and advances only while work is done. One {item} takes the sum of its "
-                '{n_stage} figures of "{label_duration}", one for each {stage}; the next one begins at once. What each '
-                "{stage} took is known when the {item} is finished.",
-                "How long does one {item} take? Add its {label_duration} over the {n_stage} {stages}. Starting at "
-                "{clock} {time}, every {item} begins at the moment the one before it ends, and once it has gone through "
-                "you know all its figures.",
+                "The clock stands at {clock} {time} before the first {item}. Each {item} passes through all "
+                '{n_stage} {stages}, and its figures of "{label_duration}" for the single {stages} add up: '
+                "by that sum the clock moves on. There is no waiting in between, and afterwards you see how "
+                "long every {stage} took.",
+                "Time counts from {clock} {time} and advances only while work is done. One {item} takes the "
+                'sum of its {n_stage} figures of "{label_duration}", one for each {stage}; the next one '
+                "begins at once. What each {stage} took is known when the {item} is finished.",
+                'How long does one {item} take? Add its "{label_duration}" over the {n_stage} {stages}. '
+                "Starting at {clock} {time}, every {item} begins at the moment the one before it ends, and "
+                "once it has gone through you know all its figures.",
             ),
             (
-                'Finishing by the "{label_due}" of the {item} costs nothing and earns nothing. Finishing later costs '
-                'its "{label_weight}", in {money}, once for each unit of {time} beyond it.',
-                "At the end of each {item}, compare the clock with that {item}'s \"{label_due}\". If the clock shows "
-                'more, the excess times the "{label_weight}" is charged in {money}; if it shows the same or less, '
-                "nothing is.",
-                'The charge for one {item} is its "{label_weight}" in {money}, multiplied by the {time} that its end '
-                'lies after its "{label_due}". There is no reward for being early, and exactly on time is free.',
+                'Finishing by the "{label_due}" of the {item} costs nothing and earns nothing. Finishing '
+                'later costs its "{label_weight}", in {money}, once for each unit of {time} beyond it.',
+                'At the end of each {item}, compare the clock with that {item}\'s "{label_due}". If the '
+                'clock shows more, the excess times the "{label_weight}" is charged in {money}; if it shows '
+                "the same or less, nothing is.",
+                'The charge for one {item} is its "{label_weight}" in {money}, multiplied by the {time} that '
+                'its end lies after its "{label_due}". There is no reward for being early, and exactly on '
+                "time is free.",
             ),
             (
-                "If you stop while some {items} have not had their turn, those go last by themselves, in the order in "
-                "which the tables list them, and are charged in the same way.",
-                "Whatever you do not call is done all the same: when your decisions end, the remaining {items} follow in "
-                "the order of the list, each with its usual charge for lateness.",
-                "Leaving off early saves nothing. The {items} never called are worked through after the others, from the "
-                "top of the list to the bottom, and every late end is charged.",
+                "If you stop while some {items} have not had their turn, those go last by themselves, in the "
+                "order in which the tables list them, and are charged in the same way.",
+                "Whatever you do not call is done all the same: when your decisions end, the remaining "
+                "{items} follow in the order of the list, each with its usual charge for lateness.",
+                "Leaving off early saves nothing. The {items} never called are worked through after the "
+                "others, from the top of the list to the bottom, and every late end is charged.",
             ),
         ),
         goal=(
-            "All gains are charges, so they are at most zero: make the sum over all {n_item} {items} as small a loss in "
-            "{money} as you can.",
-            "Your result is minus the {money} charged for lateness, taken over every {item}. Bring it as near to zero as "
-            "possible.",
+            "All gains are charges, so none is above zero: make the loss in {money} over all {n_item} "
+            "{items} as small as you can.",
+            "Your result is minus the {money} charged for lateness, taken over every {item}. Bring it as "
+            "near to zero as possible.",
             "Keep the whole charge for late {items} low. It counts against you one for one, in {money}.",
         ),
         status="{time} on the clock: {now}; {items} waiting: {waiting}; {items} finished: {finished}.",
         outcomes={"run": "{Item} finished: {item}; {money} gained: {gain}."},
     ),
     sizes={
-        "nano": {"items": 4, "stages": 1, "high": 9, "heaviest": 5},
-        "small": {"items": 6, "stages": 5, "high": 16, "heaviest": 9},
-        "medium": {"items": 8, "stages": 7, "high": 16, "heaviest": 9},
-        "large": {"items": 9, "stages": 9, "high": 16, "heaviest": 9},
-        "huge": {"items": 11, "stages": 11, "high": 16, "heaviest": 9},
-        "long": {"items": 10, "stages": 6, "high": 16, "heaviest": 9},
+        "nano": {"items": 5, "stages": 1, "high": 9, "heaviest": 6},
+        "small": {"items": 6, "stages": 5, "high": 16, "heaviest": 6},
+        "medium": {"items": 8, "stages": 7, "high": 16, "heaviest": 6},
+        "large": {"items": 9, "stages": 9, "high": 16, "heaviest": 6},
+        "huge": {"items": 11, "stages": 11, "high": 16, "heaviest": 6},
+        "long": {"items": 10, "stages": 6, "high": 16, "heaviest": 6},
     },
     theta_type=Scheduling,
     draw=draw,

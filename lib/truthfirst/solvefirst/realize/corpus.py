@@ -78,7 +78,9 @@ def load_corpus(path: str | Path | None = None) -> Corpus:
     """
     root = CORPUS if path is None else Path(path)
     if not root.is_dir():
-        raise CorpusError(f"corpus folder {str(root)!r} does not exist: name a folder of {', '.join(SUFFIXES)} files")
+        raise CorpusError(
+            f"corpus folder {str(root)!r} does not exist: name a folder of {', '.join(SUFFIXES)} files"
+        )
     passages: list[Passage] = []
     skipped: list[Skipped] = []
     for file in sorted(p for p in root.rglob("*") if p.is_file()):
@@ -106,7 +108,10 @@ def _documents(file: Path, name: str) -> Iterator[tuple[str, Passage | str]]:
         if suffix == ".parquet":
             rows = pd.read_parquet(file).to_dict("records")
             for number, row in enumerate(rows):
-                yield f"{name}#{number}", _passage(f"{name}#{number}", row)
+                yield (
+                    f"{name}#{number}",
+                    _passage(f"{name}#{number}", {str(key): value for key, value in row.items()}),
+                )
             return
         data = file.read_bytes()
     except Exception as error:  # noqa: BLE001 - a reader's many errors all mean: this file cannot be used
@@ -157,7 +162,11 @@ def _passage(name: str, row: dict[str, Any]) -> Passage | str:
     if count < MIN_WORDS:
         return f"too short ({count} words, at least {MIN_WORDS} needed)"
     text = text.strip()[:MAX_CHARACTERS]
-    title = row.get("title") if isinstance(row.get("title"), str) else Path(name).stem.replace("_", " ").replace("-", " ")
+    title = (
+        row.get("title")
+        if isinstance(row.get("title"), str)
+        else Path(name).stem.replace("_", " ").replace("-", " ")
+    )
     domain = row["domain"] if isinstance(row.get("domain"), str) else nearest_domain(text)
     terms = {
         kind: tuple(str(term) for term in row[kind])

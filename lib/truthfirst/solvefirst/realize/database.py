@@ -69,9 +69,7 @@ def public_tables(family: Family, theta: Theta, spec: WorldSpec) -> list[Table]:
     tables = []
     for entity in face.entities:
         columns = [Column("id", "INTEGER"), Column("name", "TEXT NOT NULL UNIQUE")]
-        values: list[list[object]] = [
-            [i + 1, member(spec, entity, i)] for i in range(counts[entity.kind])
-        ]
+        values: list[list[object]] = [[i + 1, member(spec, entity, i)] for i in range(counts[entity.kind])]
         for field in face.fields:
             if not field.hidden and field.index == (entity.kind,):
                 refers = field.unit in entities and not entities[field.unit].ordinal
@@ -82,17 +80,25 @@ def public_tables(family: Family, theta: Theta, spec: WorldSpec) -> list[Table]:
                     row.append((None if value < 0 else value + 1) if refers else value)
             elif field.hidden and field.index[-1] == entity.kind and _varies(theta, field):
                 name = spec.fields[field.name].column
-                columns += [Column(f"{name}_{suffix}", "INTEGER") for suffix in ("lowest", "highest", "typical")]
+                columns += [
+                    Column(f"{name}_{suffix}", "INTEGER") for suffix in ("lowest", "highest", "typical")
+                ]
                 for i, row in enumerate(values):
                     row += published(theta, (field.name, *([0] * (len(field.index) - 1)), i))
         tables.append(Table(spec.tables[entity.kind], tuple(columns), "id", tuple(map(tuple, values))))
     for field in face.fields:
         if not field.hidden and len(field.index) > 1:
             ends = _ends(spec, field)
-            columns = [Column(n, "INTEGER NOT NULL", spec.tables[k]) for n, k in zip(ends, field.index, strict=True)]
+            columns = [
+                Column(n, "INTEGER NOT NULL", spec.tables[k]) for n, k in zip(ends, field.index, strict=True)
+            ]
             columns.append(Column(spec.fields[field.name].column, "INTEGER"))
-            rows = tuple((*[i + 1 for i in key[1:]], entry(theta, key)) for key in family.keys(theta, [field]))
-            tables.append(Table(spec.tables[field.name], tuple(columns), ", ".join(f'"{e}"' for e in ends), rows))
+            rows = tuple(
+                (*[i + 1 for i in key[1:]], entry(theta, key)) for key in family.keys(theta, [field])
+            )
+            tables.append(
+                Table(spec.tables[field.name], tuple(columns), ", ".join(f'"{e}"' for e in ends), rows)
+            )
     tables.append(Table(spec.tables["terms"], _TERMS, "name", tuple(_terms(family, theta, spec))))
     slots = {s.entity: None for v in face.verbs for s in v.slots if s.entity}
     ledger = [Column("turn", "INTEGER"), Column("tool", "TEXT NOT NULL")]
@@ -170,7 +176,11 @@ class Ledger:
 
     def record_decision(self, turn: int, action: Action, gain: int) -> None:
         """Add one decision to the ledger table."""
-        values: dict[str, object] = {"turn": turn + 1, "tool": self._spec.tools[action.verb].name, "gain": gain}
+        values: dict[str, object] = {
+            "turn": turn + 1,
+            "tool": self._spec.tools[action.verb].name,
+            "gain": gain,
+        }
         for slot, value in zip(self._family.interface.verb(action.verb).slots, action.args, strict=True):
             if slot.entity:
                 values[reference(self._spec, slot.entity)] = value + 1
@@ -181,7 +191,11 @@ class Ledger:
     def record_reading(self, turn: int, key: Key, value: int) -> None:
         """Add one revealed entry to the readings table."""
         field = next(f for f in self._family.interface.hidden_fields if f.name == key[0])
-        values: dict[str, object] = {"turn": turn + 1, "quantity": self._spec.fields[field.name].label, "value": value}
+        values: dict[str, object] = {
+            "turn": turn + 1,
+            "quantity": self._spec.fields[field.name].label,
+            "value": value,
+        }
         values |= {reference(self._spec, k): i + 1 for k, i in zip(field.index, key[1:], strict=True)}
         self._insert("readings", values)
 
@@ -214,7 +228,9 @@ class Ledger:
             self._connection.set_progress_handler(None, 0)
         if not names:
             raise QueryError("not a SELECT statement; send one SELECT over the published tables")
-        lines = [" | ".join(names)] + [" | ".join("-" if v is None else str(v) for v in row) for row in rows[:MAX_ROWS]]
+        lines = [" | ".join(names)] + [
+            " | ".join("-" if v is None else str(v) for v in row) for row in rows[:MAX_ROWS]
+        ]
         if len(rows) > MAX_ROWS:
             lines.append(f"(only the first {MAX_ROWS} rows are shown)")
         elif not rows:
@@ -223,7 +239,11 @@ class Ledger:
         return text if len(text) <= MAX_REPLY else text[:MAX_REPLY] + " (cut)"
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        if not self._guarded or action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
+        if not self._guarded or action in (
+            sqlite3.SQLITE_SELECT,
+            sqlite3.SQLITE_READ,
+            sqlite3.SQLITE_RECURSIVE,
+        ):
             return sqlite3.SQLITE_OK
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
             return sqlite3.SQLITE_OK

@@ -44,7 +44,9 @@ def instructions(family: Family, theta: Theta, spec: WorldSpec, form: Form, turn
     return "\n\n".join(parts)
 
 
-def messages(family: Family, theta: Theta, spec: WorldSpec, form: Form, turn_budget: int) -> tuple[dict[str, str], ...]:
+def messages(
+    family: Family, theta: Theta, spec: WorldSpec, form: Form, turn_budget: int
+) -> tuple[dict[str, str], ...]:
     """Return the chat an episode starts with."""
     ask = "Write the plan." if form is Form.WRITTEN else "Begin."
     text = instructions(family, theta, spec, form, turn_budget)
@@ -59,13 +61,17 @@ def _how_to_act(family: Family, theta: Theta, spec: WorldSpec, form: Form, turn_
     toolbox = Toolbox(family, family.counts(theta), spec)
     if form is Form.WRITTEN:
         decisions = [s for s in toolbox.schemas() if s.kind == "decision"]
-        calls = "; ".join(f'["{s.name}"{"".join(f", {name}" for name in s.parameters["properties"])}]' for s in decisions)
+        calls = "; ".join(
+            f'["{s.name}"{"".join(f", {name}" for name in s.parameters["properties"])}]' for s in decisions
+        )
         return (
             "Your answer\nThink as you like, then end with the plan as one JSON list of decisions in order, each "
             f"a list of its name and its arguments: {calls}. Names are quoted, numbers are not. The last JSON list "
             "in your answer is played; it stops at the first decision that the rules do not permit."
         )
-    lines = [f"- {s.name}({', '.join(s.parameters['properties'])}): {s.description}" for s in toolbox.schemas()]
+    lines = [
+        f"- {s.name}({', '.join(s.parameters['properties'])}): {s.description}" for s in toolbox.schemas()
+    ]
     tables = schema_text(public_tables(family, theta, spec))
     return (
         f"Tools\nYou have {turn_budget} turns. Every call of a tool costs one turn, a refused one too; when the "
@@ -82,7 +88,9 @@ def figures(family: Family, theta: Theta, spec: WorldSpec, *, public: bool) -> s
     blocks = []
     if public and family.interface.scalars:
         rows = [f"{spec.fields[s.name].column} | {getattr(theta, s.name)}" for s in family.interface.scalars]
-        labels = [f"{spec.fields[s.name].column}: {spec.fields[s.name].label}" for s in family.interface.scalars]
+        labels = [
+            f"{spec.fields[s.name].column}: {spec.fields[s.name].label}" for s in family.interface.scalars
+        ]
         blocks.append("\n".join(["[constants] " + "; ".join(labels), *rows]))
     for field in family.interface.fields:
         if field.hidden != public:
@@ -100,7 +108,10 @@ def _field_block(family: Family, theta: Theta, spec: WorldSpec, field: Field) ->
     names = [[member(spec, kind, i) for i in range(counts[kind.kind])] for kind in kinds]
     head = f"[{words_.column}] {words_.label}"
     if len(kinds) == 1:
-        rows = [f"{name} | {_value(family, theta, spec, field, (field.name, i))}" for i, name in enumerate(names[0])]
+        rows = [
+            f"{name} | {_value(family, theta, spec, field, (field.name, i))}"
+            for i, name in enumerate(names[0])
+        ]
     else:
         rows = [" | ".join(["", *names[1]]).strip()]
         for i, name in enumerate(names[0]):
@@ -177,11 +188,15 @@ def read_figures(text: str, family: Family, spec: WorldSpec, counts: dict[str, i
                 cell = cells[index[0]][index[1] if len(index) > 1 else 0]
                 found[(field.name, *index)] = named[cell] if named else int(cell)
             except (IndexError, KeyError, ValueError) as error:
-                raise ReadBackError(f"{field.name}{list(index)} cannot be read from the text ({error!r})") from error
+                raise ReadBackError(
+                    f"{field.name}{list(index)} cannot be read from the text ({error!r})"
+                ) from error
     return found
 
 
-def read_priors(text: str, family: Family, spec: WorldSpec, counts: dict[str, int]) -> dict[Key, tuple[int, int, int]]:
+def read_priors(
+    text: str, family: Family, spec: WorldSpec, counts: dict[str, int]
+) -> dict[Key, tuple[int, int, int]]:
     """Read the published (lowest, highest, typical) of every hidden entry that `text` states."""
     blocks = {m.group(1): m.group(2) for m in re.finditer(r"(?m)^\((\w+)\) .*\n((?:.*\|.*\n?)+)", text)}
     found: dict[Key, tuple[int, int, int]] = {}
@@ -195,5 +210,7 @@ def read_priors(text: str, family: Family, spec: WorldSpec, counts: dict[str, in
                 _, low, high, mean = rows[0] if len(rows) == 1 else rows[index[-1]]
                 found[(field.name, *index)] = (int(low), int(high), int(mean))
             except (IndexError, ValueError) as error:
-                raise ReadBackError(f"prior of {field.name}{list(index)} cannot be read ({error!r})") from error
+                raise ReadBackError(
+                    f"prior of {field.name}{list(index)} cannot be read ({error!r})"
+                ) from error
     return found

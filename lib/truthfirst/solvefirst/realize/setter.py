@@ -113,7 +113,12 @@ def _scenario(passage: Passage, voice: Voice, rng: np.random.Generator, names: l
 
 
 def _names(
-    passage: Passage, pool_name: str | None, pool: list[str], count: int, taken: set[str], rng: np.random.Generator
+    passage: Passage,
+    pool_name: str | None,
+    pool: list[str],
+    count: int,
+    taken: set[str],
+    rng: np.random.Generator,
 ) -> tuple[str, ...]:
     """Choose `count` names: first those the passage itself gives for this kind, then the domain's pool."""
     own = [_title(term) for term in passage.terms.get("goods", ())] if pool_name == "goods" else []
@@ -123,7 +128,11 @@ def _names(
     chosen: list[str] = []
     for name in own + order + [f"{name} {suffix}" for suffix in ("North", "South", "East") for name in order]:
         folded = name.casefold()
-        if len(chosen) < count and folded not in taken and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .'&-]{0,39}", name):
+        if (
+            len(chosen) < count
+            and folded not in taken
+            and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .'&-]{0,39}", name)
+        ):
             chosen.append(name)
             taken.add(folded)
     return tuple(chosen)

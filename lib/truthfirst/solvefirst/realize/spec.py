@@ -16,7 +16,9 @@ from ..families.base import Family
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9 ,.'()/-]{0,79}$")]
 EntityName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 .'&-]{0,39}$")]
-Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f<>`]+$")]
+Prose = Annotated[
+    str, StringConstraints(min_length=1, max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f<>`]+$")
+]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f<>`]+$")]
 
 RESERVED = frozenset(
@@ -113,7 +115,9 @@ def check_spec(spec: WorldSpec, family: Family, counts: dict[str, int]) -> None:
     known = {s.name for s in face.scalars} | {f"n_{e.kind}" for e in face.entities}
     for placeholder in re.findall(r"\{(\w*)\}", spec.brief):
         if placeholder not in known:
-            raise SpecError(f"brief uses unknown placeholder {{{placeholder}}}: allowed are {', '.join(sorted(known))}")
+            raise SpecError(
+                f"brief uses unknown placeholder {{{placeholder}}}: allowed are {', '.join(sorted(known))}"
+            )
 
 
 def table_roles(family: Family) -> set[str]:
@@ -140,7 +144,10 @@ def words(spec: WorldSpec, counts: dict[str, int]) -> dict[str, object]:
     table: dict[str, object] = {"money": spec.money, "goods": spec.goods, "time": spec.time}
     for kind, entity in spec.entities.items():
         table |= {kind: entity.singular, f"{kind}s": entity.plural, f"n_{kind}": counts[kind]}
-        table |= {kind.capitalize(): _sentence(entity.singular), f"{kind.capitalize()}s": _sentence(entity.plural)}
+        table |= {
+            kind.capitalize(): _sentence(entity.singular),
+            f"{kind.capitalize()}s": _sentence(entity.plural),
+        }
     table |= {f"tool_{key}": tool.name for key, tool in spec.tools.items()}
     table |= {f"label_{key}": field.label for key, field in spec.fields.items()}
     return table

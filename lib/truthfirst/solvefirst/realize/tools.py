@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...episode import is_integer
-from ...types import ToolSchema
+from ...types import ToolKind, ToolSchema
 from ..families.base import Action, Entity, Family, Key, Move
 from .database import member
 from .spec import WorldSpec
@@ -67,7 +67,7 @@ class Toolbox:
                 "required": list(properties),
                 "additionalProperties": False,
             }
-            kind = "query" if role == "query" else "probe" if role in self._probes else "decision"
+            kind: ToolKind = "query" if role == "query" else "probe" if role in self._probes else "decision"
             made.append(ToolSchema(words.name, words.description, parameters, kind))
         return tuple(made)
 
@@ -85,7 +85,8 @@ class Toolbox:
         if role in self._probes:
             return [(names[kind], self.entities[kind], "") for kind in self._probes[role].index]
         return [
-            (names[s.name], self.entities[s.entity] if s.entity else None, s.unit) for s in self._verbs[role].slots
+            (names[s.name], self.entities[s.entity] if s.entity else None, s.unit)
+            for s in self._verbs[role].slots
         ]
 
     def _entity_schema(self, entity: Entity) -> dict[str, Any]:
@@ -107,7 +108,9 @@ class Toolbox:
             raise Refusal(f"there is no tool {_quoted(name)}; the tools are {', '.join(self._roles)}")
         wanted = ["sql"] if role == "query" else [slot[0] for slot in self._slots(role)]
         if not isinstance(arguments, dict):
-            raise Refusal(f"the arguments of {name} must be a JSON object with {_listed(wanted) or 'no entries'}")
+            raise Refusal(
+                f"the arguments of {name} must be a JSON object with {_listed(wanted) or 'no entries'}"
+            )
         for argument in wanted:
             if argument not in arguments:
                 raise Refusal(f"{name} needs the argument {argument!r}; it takes {_listed(wanted)}")
@@ -158,7 +161,9 @@ class Toolbox:
             allowed = sorted({value for move in same for value in move.choices[position]})
             if action.args[position] not in allowed:
                 shown = self.shown(entity, action.args[position])
-                return Refusal(f"{argument} {shown} is not possible now; possible: {self._choices(entity, allowed)}")
+                return Refusal(
+                    f"{argument} {shown} is not possible now; possible: {self._choices(entity, allowed)}"
+                )
             same = [move for move in same if action.args[position] in move.choices[position]]
         return Refusal(f"{tool} is not possible with these arguments now")
 
@@ -191,7 +196,9 @@ class Toolbox:
     def label(self, key: Key) -> str:
         """Return the display name of a hidden entry, such as 'worth, Turn 2, Ostrow Mill'."""
         field = next(f for f in self.family.interface.hidden_fields if f.name == key[0])
-        where = [member(self.spec, self.entities[kind], i) for kind, i in zip(field.index, key[1:], strict=True)]
+        where = [
+            member(self.spec, self.entities[kind], i) for kind, i in zip(field.index, key[1:], strict=True)
+        ]
         return ", ".join([self.spec.fields[field.name].label, *where])
 
 

@@ -1,0 +1,64 @@
+# truthfirst: every target first says what it will do. Start with `make study`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PRESET ?= cpu
+NAME ?=
+.DEFAULT_GOAL := help
+.PHONY: help setup study test certify lint format figures bench lab clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@echo "== setup: a virtual environment in $(VENV) with the pinned packages (a CPU build of torch first; 1-5 minutes, once)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; name one with make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP)  ## install everything into .venv
+	@echo "== setup: done; $(VENV) is ready"
+
+study: $(STAMP)  ## run every notebook at PRESET=cpu, write runs and figures, end with a table
+	@echo "== study: every notebook at preset $(PRESET) through papermill; runs go to papermill_runs/, figures to figures/; finished runs are skipped"
+	@$(BIN)/python -m truthfirst.runs study --preset $(PRESET)
+
+test: $(STAMP)  ## run the tests
+	@echo "== test: the whole suite, two processes"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+certify: $(STAMP)  ## run the long proofs (resumable), store data/results/certify.parquet
+	@echo "== certify: 200 seeds of every family and size against independent methods; resumable; writes data/results/certify.parquet"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.solvefirst.certify
+
+lint: $(STAMP)  ## ruff (notebooks too) and mypy
+	@echo "== lint: ruff format, ruff check, mypy, notebooks without outputs"
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@shopt -s nullglob; files=(notebooks/*.ipynb); [ $${#files[@]} -eq 0 ] || $(BIN)/nbstripout --verify $${files[@]}
+
+format: $(STAMP)  ## rewrite code and notebooks in the house format
+	@echo "== format: ruff format and import order, nbstripout"
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/nbstripout notebooks/*.ipynb
+
+figures: $(STAMP)  ## redraw every figure from stored results, without a model
+	@echo "== figures: redraw figures/ from data/results/"
+	@$(BIN)/python -m truthfirst.figures
+
+bench: $(STAMP)  ## measure speed beside named peers in one run
+	@echo "== bench: installs the peers (reasoning-gym, Gymnasium, OR-Tools), then measures; about 3 minutes"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@OMP_NUM_THREADS=1 $(BIN)/python bench/run.py $(NAME)
+
+lab: $(STAMP)  ## open JupyterLab in the notebooks folder
+	@echo "== lab: JupyterLab on notebooks/"
+	@$(BIN)/jupyter lab notebooks
+
+clean:  ## remove caches and half-made runs (not finished runs, not data)
+	@echo "== clean: caches"
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist lib/*.egg-info

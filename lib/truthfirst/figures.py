@@ -1,0 +1,413 @@
+"""Figures: one function a figure, a tidy frame in and a matplotlib Figure out.
+
+`publish` stores the frame, draws it and writes PNG, SVG and a JSON sidecar, so that every figure can be redrawn from
+stored results without a model and without a GPU: `python -m truthfirst.figures`. Files are byte-stable.
+Colours: Okabe and Ito, "Color universal design", 2008.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from . import __version__
+from .paths import FIGURES, RESULTS
+from .records import canonical_json, content_hash, write_atomic
+from .study.stats import bootstrap_mean, summarise
+
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#F0E442",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
+GREY = "#8A8A8A"
+FORM_COLOURS = {"F": BLUE, "I": ORANGE, "A": GREEN}
+FORM_NAMES = {"F": "F written out", "I": "I informed", "A": "A agentic"}
+SIZE_ORDER = ("nano", "small", "medium", "large", "huge", "long", "source")
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "figure.dpi": 120,
+    "svg.hashsalt": "truthfirst",
+    "svg.fonttype": "none",
+}
+
+
+def _canvas(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, np.ndarray]:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
+
+
+def _sizes(frame: pd.DataFrame) -> list[str]:
+    return [size for size in SIZE_ORDER if size in set(frame["size"])]
+
+
+def _families(frame: pd.DataFrame) -> list[str]:
+    return list(dict.fromkeys(frame["family"]))
+
+
+# --- mechanisms -------------------------------------------------------------------------------------------
+def optimum_and_baseline(frame: pd.DataFrame) -> Figure:
+    """Optimum, reachable reference and baseline by family and size; below, what the references score.
+
+    frame: one row an instance (study.atlas.instance_frame).
+    """
+    families, sizes = _families(frame), _sizes(frame)
+    figure, axes = _canvas(2, len(families), 3.4 * len(families) + 0.6, 5.6, sharex=True)
+    x = np.arange(len(sizes))
+    lines = (
+        ("u_star", "optimum u*", BLUE, "o"),
+        ("u_reach", "reachable", GREEN, "D"),
+        ("u_zero", "baseline u0", RED, "s"),
+    )
+    scores = (
+        ("score_reach", "reachable", GREEN, "D"),
+        ("score_plan", "plan, no probes", PINK, "^"),
+        ("score_myopic", "myopic", ORANGE, "v"),
+        ("score_random", "random", GREY, "x"),
+    )
+    for column, family in enumerate(families):
+        rows = frame[frame["family"] == family]
+        top, bottom = axes[0][column], axes[1][column]
+        for name, label, colour, marker in lines:
+            _points(top, x, [rows[rows["size"] == s][name] for s in sizes], label, colour, marker)
+        for name, label, colour, marker in scores:
+            values = [rows[rows["size"] == s][name].dropna() for s in sizes]
+            _points(bottom, x, values, label, colour, marker, join=False)
+        top.set_title(family.replace("_", " "))
+        bottom.axhline(1, color=BLUE, lw=1)
+        bottom.axhline(0, color=RED, lw=1, ls="--")
+        bottom.set_ylim(-1.6, 1.12)
+        bottom.set_xticks(x, sizes, rotation=30)
+    axes[0][0].set_ylabel("total gain u (own units)")
+    axes[1][0].set_ylabel("(u - u0) / (u* - u0), unclipped")
+    axes[0][0].legend(fontsize=8)
+    axes[1][-1].legend(fontsize=8, loc="lower right")
+    figure.suptitle(
+        f"Optimum against baseline ({_n(frame)} instances, {frame['budget'].iloc[0]} budget; mean, 95% interval; "
+        "scores below -1.6 are cut)",
+        fontsize=10,
+    )
+    return figure
+
+
+def _points(
+    axis: Axes,
+    x: np.ndarray,
+    groups: Sequence[pd.Series],
+    label: str,
+    colour: str,
+    marker: str,
+    join: bool = True,
+) -> None:
+    """Draw means with bootstrap intervals."""
+    estimates = [bootstrap_mean(group.to_numpy(float)) for group in groups]
+    kept = [(xi, e) for xi, e in zip(x, estimates, strict=True) if e.mean is not None]
+    if not kept:
+        return
+    mean = np.array([e.mean for _, e in kept], dtype=float)
+    low = np.array([e.mean if e.low is None else e.low for _, e in kept], dtype=float)
+    high = np.array([e.mean if e.high is None else e.high for _, e in kept], dtype=float)
+    axis.errorbar(
+        [xi for xi, _ in kept],
+        mean,
+        yerr=[np.maximum(0, mean - low), np.maximum(0, high - mean)],
+        label=label,
+        color=colour,
+        marker=marker,
+        ms=4,
+        lw=1.2,
+        ls="-" if join else "none",
+        capsize=2,
+    )
+
+
+def _n(frame: pd.DataFrame) -> str:
+    return f"n = {len(frame):,}"
+
+
+# --- environments -----------------------------------------------------------------------------------------
+def environment_card(frame: pd.DataFrame) -> Figure:
+    """One environment as an agent meets it: prompt, tables and tools, and a transcript.
+
+    frame: columns panel ("prompt", "tables", "tools", "transcript") and text, in order; title in column title.
+    """
+    figure, axes = _canvas(1, 2, 13, 9.2)
+    texts = dict(zip(frame["panel"], frame["text"], strict=True))
+    left = _wrapped(texts["prompt"], 88, 62)
+    right = "\n".join(
+        f"{name.upper()}\n{_wrapped(texts[name], 92, limit)}\n"
+        for name, limit in (("tools", 12), ("tables", 12), ("transcript", 32))
+    )
+    for axis, heading, text in (
+        (axes[0][0], "What it reads", left),
+        (axes[0][1], "What it can do, and did", right),
+    ):
+        axis.axis("off")
+        axis.set_title(heading)
+        axis.text(
+            0,
+            1,
+            text.replace("$", r"\$"),
+            va="top",
+            fontsize=6.4,
+            family="monospace",
+            transform=axis.transAxes,
+        )
+    figure.suptitle(str(frame["title"].iloc[0]), fontsize=11)
+    return figure
+
+
+def _wrapped(text: str, width: int, lines: int) -> str:
+    out = [part for line in text.splitlines() for part in (textwrap.wrap(line, width) or [""])]
+    return "\n".join(out[:lines] + (["[...]"] if len(out) > lines else []))
+
+
+def admission(frame: pd.DataFrame) -> Figure:
+    """Share of candidates admitted, and the gates that rejected the others, by family and size."""
+    groups = [(f, s) for f in _families(frame) for s in _sizes(frame) if len(_cell(frame, f, s))]
+    gates = list(dict.fromkeys(frame["gate"].dropna()))
+    colours = dict(zip(gates, (RED, ORANGE, PINK, YELLOW, SKY, BLUE, BLACK, GREY), strict=False))
+    figure, axes = _canvas(1, 1, 7.6, 0.28 * len(groups) + 1.5)
+    axis = axes[0][0]
+    for y, (family, size) in enumerate(groups):
+        rows = _cell(frame, family, size)
+        left = float(rows["admitted"].mean())
+        axis.barh(y, left, color=GREEN, label="admitted" if y == 0 else None)
+        for gate in gates:
+            share = float((rows["gate"] == gate).mean())
+            axis.barh(
+                y,
+                share,
+                left=left,
+                color=colours.get(gate, GREY),
+                label=f"rejected: {gate}" if y == 0 else None,
+            )
+            left += share
+        axis.text(1.01, y, f"{int(rows['admitted'].sum())}/{len(rows)}", va="center", fontsize=8)
+    axis.set_yticks(range(len(groups)), [f"{f.replace('_', ' ')}, {s}" for f, s in groups])
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.1)
+    axis.set_xlabel("share of candidates")
+    axis.legend(ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0), fontsize=8)
+    return figure
+
+
+def _cell(frame: pd.DataFrame, family: str, size: str) -> pd.DataFrame:
+    return frame[(frame["family"] == family) & (frame["size"] == size)]
+
+
+# --- comparisons ------------------------------------------------------------------------------------------
+def forms(frame: pd.DataFrame) -> Figure:
+    """Mean reward of each policy in the forms F, I and A, with intervals; the reachable mean as a tick."""
+    policies = list(dict.fromkeys(frame["policy"]))
+    budgets = list(dict.fromkeys(frame["budget"]))
+    figure, axes = _canvas(1, len(budgets), 4.9 * len(budgets) + 0.4, 4.2, sharey=True)
+    for axis, budget in zip(axes[0], budgets, strict=True):
+        rows = frame[frame["budget"] == budget]
+        table = summarise(rows, ["policy", "form"], strata="family")
+        for offset, (form, colour) in enumerate(FORM_COLOURS.items()):
+            cells = (
+                table[table["form"] == form]
+                .set_index("policy")
+                .reindex(policies)
+                .astype(float, errors="ignore")
+            )
+            x = np.arange(len(policies)) + (offset - 1) * 0.26
+            mean = cells["mean"].to_numpy(float)
+            error = [mean - cells["low"].to_numpy(float), cells["high"].to_numpy(float) - mean]
+            axis.bar(x, mean, 0.24, color=colour, label=FORM_NAMES[form])
+            axis.errorbar(
+                x, mean, yerr=np.maximum(0, error), fmt="none", ecolor=BLACK, elinewidth=1, capsize=2
+            )
+        reach = float(rows.drop_duplicates("environment")["reach"].mean())
+        axis.axhline(1, color=BLACK, lw=0.8)
+        axis.axhline(reach, color=GREEN, lw=1, ls=":")
+        axis.text(
+            len(policies) - 0.5, reach - 0.015, f"mean u_reach {reach:.2f}", ha="right", va="top", fontsize=8
+        )
+        n = rows["environment"].nunique()
+        axis.set_title(f"{budget} budget ({n} instances)")
+        axis.set_xticks(range(len(policies)), policies, rotation=35, ha="right")
+        axis.set_ylim(0, 1.08)
+    axes[0][0].set_ylabel("reward, mean and 95% interval")
+    axes[0][0].legend(fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.93))
+    return figure
+
+
+def probes(frame: pd.DataFrame) -> Figure:
+    """Mean agentic score against the number of probes, by family; the ceilings u_reach and u* as lines.
+
+    frame: one row an episode of probe-K policies, column k; unclipped scores in `unclipped`.
+    """
+    families = _families(frame)
+    figure, axes = _canvas(1, len(families), 3.6 * len(families), 3.5, sharey=True)
+    for axis, family in zip(axes[0], families, strict=True):
+        rows = frame[frame["family"] == family]
+        for budget, colour, marker in (("ample", BLUE, "o"), ("tight", ORANGE, "s")):
+            cells = rows[rows["budget"] == budget]
+            if cells.empty:
+                continue
+            table = summarise(cells, ["k"], "unclipped").sort_values("k")
+            k, mean = table["k"].to_numpy(float), table["mean"].to_numpy(float)
+            axis.plot(k, mean, color=colour, marker=marker, ms=4, label=f"{budget} budget")
+            axis.fill_between(
+                k, table["low"].to_numpy(float), table["high"].to_numpy(float), color=colour, alpha=0.2
+            )
+            reach = float(cells.drop_duplicates("environment")["reach"].mean())
+            axis.axhline(reach, color=colour, lw=1, ls=":")
+        axis.axhline(1, color=BLACK, lw=0.8)
+        axis.axhline(0, color=RED, lw=0.8, ls="--")
+        axis.set_title(f"{family.replace('_', ' ')} ({rows['environment'].nunique()} instances)")
+        axis.set_xlabel("probes before planning, K")
+    axes[0][0].set_ylabel("unclipped score, mean and 95% interval")
+    axes[0][0].legend(fontsize=8)
+    figure.suptitle(
+        "What looking is worth (dotted: mean u_reach of the budget; solid: u*; dashed: u0)", fontsize=10
+    )
+    return figure
+
+
+def regret(frame: pd.DataFrame) -> Figure:
+    """The regret ledger of one episode by turn: decision regrets, probe credit, the end row, and their sum.
+
+    frame: columns turn, call, kind ("probe", "decision", "query", "refused", "end"), regret, credit, in shares of the
+    span; columns score and title are constant.
+    """
+    figure, axes = _canvas(2, 1, 8.8, 5.6, sharex=True, height_ratios=(2, 1))
+    axis, below = axes[0][0], axes[1][0]
+    x = np.arange(len(frame))
+    spent = frame["regret"].fillna(0).to_numpy(float)
+    ending = (frame["kind"] == "end").to_numpy()
+    axis.bar(x[~ending], spent[~ending], color=RED, label="regret of a decision")
+    axis.bar(x[ending], spent[ending], color=BLACK, label="end row")
+    axis.step(x, np.cumsum(spent), where="mid", color=GREY, lw=1.2, label="sum so far")
+    score = float(frame["score"].iloc[0])
+    axis.axhline(1 - score, color=GREY, lw=0.8, ls=":")
+    axis.text(len(x) - 0.5, 1 - score, f"1 - score = {1 - score:.3f}", ha="right", va="bottom", fontsize=8)
+    axis.set_ylabel("share of u* - u0")
+    axis.legend(fontsize=8, loc="upper left")
+    credit = frame["credit"].fillna(0).to_numpy(float)
+    below.bar(x, credit, color=BLUE, label="credit of a probe (outside the sum)")
+    below.axhline(0, color=BLACK, lw=0.8)
+    below.set_ylabel("share of u* - u0")
+    below.legend(fontsize=8, loc="upper left")
+    below.set_xticks(x, frame["call"], rotation=60, ha="right", fontsize=7)
+    axis.set_title(str(frame["title"].iloc[0]))
+    return figure
+
+
+FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
+    "optimum_and_baseline": optimum_and_baseline,
+    "environment_card": environment_card,
+    "admission": admission,
+    "forms": forms,
+    "probes": probes,
+    "regret": regret,
+}
+
+
+# --- storing ----------------------------------------------------------------------------------------------
+def draw(name: str, frame: pd.DataFrame) -> Figure:
+    """Draw the figure `name` from its frame, in the house style."""
+    if name not in FIGURES_BY_NAME:
+        raise ValueError(f"unknown figure {name!r}: choose one of {', '.join(FIGURES_BY_NAME)}")
+    if frame.empty:
+        raise ValueError(f"figure {name!r} needs at least one row")
+    with mpl.rc_context(STYLE):
+        return FIGURES_BY_NAME[name](frame)
+
+
+def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None = None) -> Figure:
+    """Store the frame, draw it, and write figures/NAME.png, .svg and .json; return the Figure.
+
+    parameters   of the study that made the frame; they stand in the sidecar with the run's id.
+    """
+    figure = draw(name, frame)
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomic(RESULTS / f"{name}.parquet", buffer.getvalue())
+    run = os.environ.get("TRUTHFIRST_RUN")
+    _write(
+        name,
+        figure,
+        frame,
+        {"parameters": dict(parameters or {}), "run": run.rsplit("/", 1)[-1] if run else None},
+    )
+    return figure
+
+
+def _write(name: str, figure: Figure, frame: pd.DataFrame, origin: Mapping[str, Any]) -> None:
+    """Write PNG, SVG and sidecar without dates, so that equal frames give equal bytes."""
+    with mpl.rc_context(STYLE):
+        for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            buffer = BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=160, metadata=metadata)
+            write_atomic(FIGURES / f"{name}.{suffix}", buffer.getvalue())
+    sidecar = {
+        "figure": name,
+        "data": f"data/results/{name}.parquet",
+        "rows": len(frame),
+        "content": content_hash(
+            canonical_json(json.loads(frame.to_json(orient="split", double_precision=12)))
+        ),
+        "truthfirst": __version__,
+        "matplotlib": mpl.__version__,
+        **origin,
+    }
+    write_atomic(FIGURES / f"{name}.json", json.dumps(sidecar, indent=2, sort_keys=True) + "\n")
+
+
+def redraw(names: Sequence[str] | None = None) -> dict[str, str]:
+    """Redraw figures from stored frames; return what was done for each name."""
+    done = {}
+    for name in names or FIGURES_BY_NAME:
+        file = RESULTS / f"{name}.parquet"
+        if not file.exists():
+            done[name] = f"no stored data ({file.name} is missing): run make study"
+            continue
+        frame = pd.read_parquet(file)
+        old = FIGURES / f"{name}.json"
+        known = json.loads(old.read_text()) if old.exists() else {}
+        origin = {"parameters": known.get("parameters", {}), "run": known.get("run")}
+        _write(name, draw(name, frame), frame, origin)
+        done[name] = "drawn"
+    return done
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Redraw the figures named on the command line, or all."""
+    try:
+        done = redraw(arguments or None)
+    except ValueError as error:
+        print(f"figures: {error}", file=sys.stderr)
+        return 2
+    for name, what in done.items():
+        print(f"{name:24s} {what}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Studies: tidy frames out of environments, policies and traces."""
