@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from .records import RecordError, append_jsonl, read_jsonl
 from .types import CallStatus, Form, PublicView, Score, StopReason, ToolKind, Trace, Turn
@@ -81,11 +81,11 @@ class BudgetedEpisode(ABC):
             ending = f"Turns left: {left}."
         separator = "\n" if "\n" in outcome.reply else " "
         reply = f"{outcome.reply}{separator}{ending}"
-        tool = name[:MAX_NAME_CHARACTERS] if isinstance(name, str) else repr(name)[:MAX_NAME_CHARACTERS]
+        tool = printable(_text(name)[:MAX_NAME_CHARACTERS])
         self.turns.append(
             Turn(
                 index,
-                printable(tool),
+                tool,
                 bounded(arguments),
                 reply,
                 outcome.kind,
@@ -119,16 +119,19 @@ def parsed(arguments: Any) -> Any:
 def bounded(value: Any) -> Any:
     """Return `value` as plain JSON of bounded size, fit for a trace; what does not fit becomes its beginning."""
     try:
-        text = json.dumps(value, allow_nan=False)
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if len(text) <= MAX_ARGUMENT_CHARACTERS:
             return json.loads(printable(text))
     except (TypeError, ValueError, RecursionError, OverflowError):
         pass
+    return {"unreadable": printable(_text(value)[:200])}
+
+
+def _text(value: Any) -> str:
     try:
-        text = value if isinstance(value, str) else repr(value)
+        return value if isinstance(value, str) else repr(value)
     except Exception:  # noqa: BLE001 - repr of a foreign object may do anything
-        text = f"<{type(value).__name__}>"
-    return {"unreadable": printable(text[:200])}
+        return f"<{type(value).__name__}>"
 
 
 def printable(text: str) -> str:
@@ -157,6 +160,11 @@ def read_trace(record: Any, where: str = "trace") -> Trace:
         turns = tuple(Turn(**turn) for turn in record["turns"])
         trace = Trace(dict(record["header"]), turns, StopReason(record["stop"]), record.get("answer"))
         Form.parse(trace.header["form"])
+        for turn in turns:
+            if turn.status not in get_args(CallStatus) or not isinstance(turn.detail, dict):
+                raise ValueError(f"turn {turn.index} has status {turn.status!r}, detail {turn.detail!r}")
+            if turn.kind not in (None, *get_args(ToolKind)):
+                raise ValueError(f"turn {turn.index} has kind {turn.kind!r}")
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{where}: not a trace record ({type(error).__name__}: {error})") from error
     if [turn.index for turn in turns] != list(range(len(turns))):

@@ -8,7 +8,6 @@ Colours: Okabe and Ito, "Color universal design", 2008.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from matplotlib.figure import Figure
 from . import __version__
 from .paths import FIGURES, RESULTS
 from .records import canonical_json, content_hash, write_atomic
+from .runs import current_run
 from .study.stats import bootstrap_mean, summarise
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
@@ -69,47 +69,94 @@ def _families(frame: pd.DataFrame) -> list[str]:
 
 
 # --- mechanisms -------------------------------------------------------------------------------------------
+def _family_grid(families: Sequence[str], width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one titled panel a family, at most four a row; spare panels are blank."""
+    columns = min(4, len(families))
+    rows = -(-len(families) // columns)
+    figure, axes = _canvas(rows, columns, width * columns, height * rows + 0.6)
+    panels = list(axes.flat)
+    for axis, family in zip(panels, families, strict=False):
+        axis.set_title(family.replace("_", " "))
+    for axis in panels[len(families) :]:
+        axis.axis("off")
+    return figure, panels[: len(families)]
+
+
 def optimum_and_baseline(frame: pd.DataFrame) -> Figure:
-    """Optimum, reachable reference and baseline by family and size; below, what the references score.
+    """Optimum u*, reachable reference and baseline u0 by family and size, in each family's own units.
 
     frame: one row an instance (study.atlas.instance_frame).
     """
-    families, sizes = _families(frame), _sizes(frame)
-    figure, axes = _canvas(2, len(families), 3.4 * len(families) + 0.6, 5.6, sharex=True)
-    x = np.arange(len(sizes))
     lines = (
         ("u_star", "optimum u*", BLUE, "o"),
-        ("u_reach", "reachable", GREEN, "D"),
+        ("u_reach", "reachable u_reach", GREEN, "D"),
         ("u_zero", "baseline u0", RED, "s"),
     )
-    scores = (
+    figure = _by_size(frame, lines, "total gain u")
+    figure.suptitle(f"Optimum against baseline ({_n(frame)} instances, {_budget(frame)}; mean, 95% interval)")
+    return figure
+
+
+def references(frame: pd.DataFrame) -> Figure:
+    """What scripted references score in form A, by family and size; the same frame as optimum_and_baseline."""
+    lines = (
         ("score_reach", "reachable", GREEN, "D"),
         ("score_plan", "plan, no probes", PINK, "^"),
-        ("score_myopic", "myopic", ORANGE, "v"),
+        ("score_myopic", "myopic, no probes", ORANGE, "v"),
         ("score_random", "random", GREY, "x"),
     )
-    for column, family in enumerate(families):
-        rows = frame[frame["family"] == family]
-        top, bottom = axes[0][column], axes[1][column]
-        for name, label, colour, marker in lines:
-            _points(top, x, [rows[rows["size"] == s][name] for s in sizes], label, colour, marker)
-        for name, label, colour, marker in scores:
-            values = [rows[rows["size"] == s][name].dropna() for s in sizes]
-            _points(bottom, x, values, label, colour, marker, join=False)
-        top.set_title(family.replace("_", " "))
-        bottom.axhline(1, color=BLUE, lw=1)
-        bottom.axhline(0, color=RED, lw=1, ls="--")
-        bottom.set_ylim(-1.6, 1.12)
-        bottom.set_xticks(x, sizes, rotation=30)
-    axes[0][0].set_ylabel("total gain u (own units)")
-    axes[1][0].set_ylabel("(u - u0) / (u* - u0), unclipped")
-    axes[0][0].legend(fontsize=8)
-    axes[1][-1].legend(fontsize=8, loc="lower right")
+    figure = _by_size(frame, lines, "(u - u0) / (u* - u0)")
+    for axis in figure.axes:
+        if axis.has_data():
+            axis.axhline(1, color=BLUE, lw=0.8)
+            axis.axhline(0, color=RED, lw=0.8, ls="--")
+            axis.set_ylim(-1.6, 1.15)
     figure.suptitle(
-        f"Optimum against baseline ({_n(frame)} instances, {frame['budget'].iloc[0]} budget; mean, 95% interval; "
-        "scores below -1.6 are cut)",
-        fontsize=10,
+        f"What references score ({_n(frame)} instances, {_budget(frame)}; mean, 95% interval; "
+        "solid: u*, dashed: u0; unclipped, cut at -1.6)"
     )
+    return figure
+
+
+def _by_size(frame: pd.DataFrame, lines: Sequence[tuple[str, str, str, str]], label: str) -> Figure:
+    families, sizes = _families(frame), _sizes(frame)
+    figure, panels = _family_grid(families, 3.1, 2.3)
+    x = np.arange(len(sizes))
+    for axis, family in zip(panels, families, strict=True):
+        rows = frame[frame["family"] == family]
+        for offset, (name, legend, colour, marker) in enumerate(lines):
+            groups = [rows[rows["size"] == size][name].dropna() for size in sizes]
+            _points(axis, x + 0.08 * (offset - 1), groups, legend, colour, marker)
+        axis.set_xticks(x, sizes, rotation=30)
+    panels[0].set_ylabel(label)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(lines))
+    return figure
+
+
+def _budget(frame: pd.DataFrame) -> str:
+    return f"{frame['budget'].iloc[0]} budget"
+
+
+def atlas(frame: pd.DataFrame) -> Figure:
+    """Each family's optimal plan against its default and myopic plan: running gain by decision.
+
+    frame: study.atlas.plan_curves.
+    """
+    families = _families(frame)
+    figure, panels = _family_grid(families, 3.1, 2.3)
+    colours = dict(zip(dict.fromkeys(frame["policy"]), (BLUE, RED, ORANGE), strict=False))
+    for axis, family in zip(panels, families, strict=True):
+        cells = frame[frame["family"] == family]
+        for policy, colour in colours.items():
+            line = cells[cells["policy"] == policy]
+            axis.step(line["step"], line["gain"], where="post", color=colour, lw=1.4, label=policy)
+            axis.plot(line["step"].iloc[-1], line["gain"].iloc[-1], "o", color=colour, ms=4)
+        axis.set_title(family.replace("_", " "))
+    panels[0].set_ylabel("running gain")
+    figure.supxlabel("decision (the last step is what the end brings)", fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -120,7 +167,6 @@ def _points(
     label: str,
     colour: str,
     marker: str,
-    join: bool = True,
 ) -> None:
     """Draw means with bootstrap intervals."""
     estimates = [bootstrap_mean(group.to_numpy(float)) for group in groups]
@@ -139,7 +185,6 @@ def _points(
         marker=marker,
         ms=4,
         lw=1.2,
-        ls="-" if join else "none",
         capsize=2,
     )
 
@@ -154,13 +199,14 @@ def environment_card(frame: pd.DataFrame) -> Figure:
 
     frame: columns panel ("prompt", "tables", "tools", "transcript") and text, in order; title in column title.
     """
-    figure, axes = _canvas(1, 2, 13, 9.2)
     texts = dict(zip(frame["panel"], frame["text"], strict=True))
-    left = _wrapped(texts["prompt"], 88, 62)
+    left = _wrapped(texts["prompt"], 100, 72)
     right = "\n".join(
-        f"{name.upper()}\n{_wrapped(texts[name], 92, limit)}\n"
-        for name, limit in (("tools", 12), ("tables", 12), ("transcript", 32))
+        f"{name.upper()}\n{_wrapped(texts[name], 100, limit)}\n"
+        for name, limit in (("tools", 12), ("tables", 14), ("transcript", 38))
     )
+    lines = max(left.count("\n"), right.count("\n"))
+    figure, axes = _canvas(1, 2, 12, 0.125 * lines + 0.9)
     for axis, heading, text in (
         (axes[0][0], "What it reads", left),
         (axes[0][1], "What it can do, and did", right),
@@ -253,7 +299,8 @@ def forms(frame: pd.DataFrame) -> Figure:
         axis.set_xticks(range(len(policies)), policies, rotation=35, ha="right")
         axis.set_ylim(0, 1.08)
     axes[0][0].set_ylabel("reward, mean and 95% interval")
-    axes[0][0].legend(fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.93))
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -308,7 +355,7 @@ def regret(frame: pd.DataFrame) -> Figure:
     axis.axhline(1 - score, color=GREY, lw=0.8, ls=":")
     axis.text(len(x) - 0.5, 1 - score, f"1 - score = {1 - score:.3f}", ha="right", va="bottom", fontsize=8)
     axis.set_ylabel("share of u* - u0")
-    axis.legend(fontsize=8, loc="upper left")
+    axis.legend(fontsize=8, loc="center left")
     credit = frame["credit"].fillna(0).to_numpy(float)
     below.bar(x, credit, color=BLUE, label="credit of a probe (outside the sum)")
     below.axhline(0, color=BLACK, lw=0.8)
@@ -320,7 +367,9 @@ def regret(frame: pd.DataFrame) -> Figure:
 
 
 FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
+    "atlas": atlas,
     "optimum_and_baseline": optimum_and_baseline,
+    "references": references,
     "environment_card": environment_card,
     "admission": admission,
     "forms": forms,
@@ -349,12 +398,11 @@ def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
     write_atomic(RESULTS / f"{name}.parquet", buffer.getvalue())
-    run = os.environ.get("TRUTHFIRST_RUN")
     _write(
         name,
         figure,
         frame,
-        {"parameters": dict(parameters or {}), "run": run.rsplit("/", 1)[-1] if run else None},
+        {"parameters": dict(parameters or {}), "run": current_run()},
     )
     return figure
 

@@ -53,14 +53,14 @@ def append_jsonl(path: Path, record: Any) -> None:
     """Append one record as one line; on failure (a full disk) the file is cut back to what it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = (canonical_json(record) + "\n").encode()
-    with open(path, "ab") as out:
-        before = out.tell()
+    with open(path, "ab", buffering=0) as out:  # unbuffered: closing must not write what a full disk refused
+        before = out.seek(0, os.SEEK_END)
         try:
-            out.write(line)
-            out.flush()
+            while line:
+                line = line[out.write(line) :]
             os.fsync(out.fileno())
-        except OSError:
-            os.truncate(path, before)
+        except BaseException:
+            out.truncate(before)
             raise
 
 
@@ -75,5 +75,5 @@ def read_jsonl(path: Path) -> Iterator[Any]:
             continue
         try:
             yield json.loads(line)
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             raise RecordError(f"{path}, line {number}: not a JSON record ({error})") from error

@@ -47,7 +47,14 @@ ATTEMPT_VARIABLE = "TRUTHFIRST_ATTEMPT"
 ASIDE = "aside"
 BEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
-RESULT_FILES = ("run.json", "parameters.json", "versions.json", "executed.ipynb", "metrics.json", "timing.json")
+RESULT_FILES = (
+    "run.json",
+    "parameters.json",
+    "versions.json",
+    "executed.ipynb",
+    "metrics.json",
+    "timing.json",
+)
 
 RunState = Literal["absent", "running", "finished", "broken"]
 
@@ -97,7 +104,9 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Real):
         number = float(value)
         if math.isinf(number):
-            raise RunError(f"metric {name} = {number}: not a finite number; record None where there is no value")
+            raise RunError(
+                f"metric {name} = {number}: not a finite number; record None where there is no value"
+            )
         return None if math.isnan(number) else number
     if hasattr(value, "tolist"):
         return _plain(name, value.tolist())
@@ -217,8 +226,6 @@ def _alive(file: Path, claim: Mapping[str, Any]) -> tuple[bool, str]:
         silent = time.time() - file.stat().st_mtime
     except OSError:
         return False, "no final status and no readable claim"
-    if silent > STALE_SECONDS:
-        return False, f"{who} gave no sign of life for {silent:.0f} s and left no final status"
     if host == socket.gethostname():
         try:
             os.kill(pid, 0)
@@ -226,6 +233,8 @@ def _alive(file: Path, claim: Mapping[str, Any]) -> tuple[bool, str]:
             return False, f"{who} ended without a final status"
         except PermissionError:
             pass  # it exists and belongs to someone else
+    if silent > STALE_SECONDS:
+        return False, f"{who} gave no sign of life for {silent:.0f} s and left no final status"
     return True, who
 
 
@@ -300,11 +309,11 @@ def claim(folder: Path, documents: Mapping[str, Any], redo: bool = False) -> Cla
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(100):
-        seen = folder.lstat().st_ino if os.path.lexists(folder) else None  # read first: see _set_aside
+        seen = None
+        with suppress(FileNotFoundError):
+            seen = folder.lstat().st_ino  # before the folder is judged: see _set_aside
         found = read_run(folder)
-        if found.state == "running" or (
-            found.state == "finished" and not redo and not found.library_changed
-        ):
+        if found.state == "running" or (found.state == "finished" and not redo and not found.library_changed):
             return found
         if found.state != "absent" and seen is not None:
             _set_aside(found, seen)

@@ -140,6 +140,10 @@ class Episode(Protocol):
         """Execute one tool call and return one short message. Never raises on bad input."""
         ...
 
+    def answer(self, text: str) -> None:
+        """Form F: hand in the written answer; any text is scored, none raises."""
+        ...
+
     def stop(self) -> None:
         """End the episode early; nothing happens if it has ended."""
         ...

@@ -84,8 +84,9 @@ class Environment:
     def _views(self) -> dict[Form, PublicView]:
         return {}
 
-    def view(self, form: Form) -> PublicView:
+    def view(self, form: Form | str) -> PublicView:
         """Return what a player gets in this form."""
+        form = Form.parse(form)
         if form not in self._views:
             budget = 0 if form is Form.WRITTEN else self.turn_budget
             prompt = messages(self.family, self.theta, self.spec, form, budget)

@@ -17,6 +17,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import index
 from typing import Any
 
 from ..records import RecordError
@@ -85,7 +86,7 @@ class Replay:
             family = find_family(header["family"])
             theta = family.build(header["theta"])
             return cls(family, theta, int(header["u_star"]), int(header["u_zero"]), trace)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(f"trace header cannot be used ({type(error).__name__}: {error})") from error
 
     @property
@@ -94,24 +95,27 @@ class Replay:
 
     def positions(self) -> Iterator[tuple[Turn, State, dict[Key, int], Action | None, State, dict[Key, int]]]:
         """Yield (turn, state and knowledge before, action or None, state and knowledge after) for each turn."""
-        state, known = self.family.start(self.theta), {}
-        if self.trace.header["form"] != "A":
-            known = self.family.hidden(self.theta)
+        hidden = self.family.hidden(self.theta)
+        state, known = self.family.start(self.theta), {} if self.trace.header["form"] == "A" else hidden
         for turn in self.trace.turns:
             action, after, learned = None, state, dict(known)
             if turn.status == "ok" and turn.kind == "decision":
-                verb, *args = turn.detail["action"]
-                action = Action(verb, tuple(args))
+                action, recorded = _decision(turn)
                 if not self.family.is_legal(self.theta, state, action):
                     raise RecordError(f"turn {turn.index}: {action} is not legal there; the trace is damaged")
                 after, gain, shown = self.family.step(self.theta, state, action)
-                if gain != turn.detail["gain"]:
+                if gain != recorded:
                     raise RecordError(
-                        f"turn {turn.index}: recorded gain {turn.detail['gain']}, the mechanism gives {gain}"
+                        f"turn {turn.index}: recorded gain {recorded}, the mechanism gives {gain}"
                     )
                 learned |= shown
             elif turn.status == "ok" and turn.kind == "probe":
-                learned[_key(turn)] = turn.detail["value"]
+                key, value = _reading(turn)
+                if hidden.get(key) != value:
+                    raise RecordError(
+                        f"turn {turn.index}: recorded {key} = {value}, the mechanism has {hidden.get(key)}"
+                    )
+                learned[key] = value
             yield turn, state, known, action, after, learned
             state, known = after, learned
 
@@ -124,8 +128,22 @@ class Replay:
         return gains + self.family.abandon(self.theta, end)
 
 
-def _key(turn: Turn) -> Key:
-    return tuple(turn.detail["key"])
+def _decision(turn: Turn) -> tuple[Action, int]:
+    """Return the action and the gain that a decision's record states."""
+    try:
+        verb, *args = turn.detail["action"]
+        return Action(verb, tuple(index(arg) for arg in args)), index(turn.detail["gain"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"turn {turn.index}: not a record of a decision ({error!r})") from error
+
+
+def _reading(turn: Turn) -> tuple[Key, int]:
+    """Return the entry and the value that a probe's record states."""
+    try:
+        field, *where = turn.detail["key"]
+        return (str(field), *(index(i) for i in where)), index(turn.detail["value"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"turn {turn.index}: not a record of a probe ({error!r})") from error
 
 
 def score_trace(trace: Trace) -> Score:
@@ -133,6 +151,7 @@ def score_trace(trace: Trace) -> Score:
     replay = Replay.of(trace)
     u = replay.total()
     malformed = trace.stop is StopReason.MALFORMED
+    earned = 0.0 if malformed else reward(u, replay.u_star, replay.u_zero)
     kinds = [turn.kind if turn.status == "ok" else "refused" for turn in trace.turns]
     detail: dict[str, Any] = {
         "u": None if malformed else u,
@@ -145,7 +164,7 @@ def score_trace(trace: Trace) -> Score:
         "probes_new": sum(turn.detail.get("new", False) for turn in trace.turns),
         "probes_possible": len(replay.family.probe_keys(replay.theta)),
     }
-    return Score(0.0 if malformed else reward(u, replay.u_star, replay.u_zero), detail)
+    return Score(earned, detail)
 
 
 _COUNTS = {"decisions": "decision", "probes": "probe", "queries": "query", "refused": "refused"}
@@ -257,8 +276,11 @@ def call_rewards(trace: Trace, kind: str) -> list[float]:
     if kind == "outcome":
         return [0.0] * (len(trace.turns) - 1) + [score_trace(trace).reward]
     if kind == "progress":
-        span = Replay.of(trace).span
-        return [turn.detail.get("gain", 0) / span for turn in trace.turns]
+        replay = Replay.of(trace)
+        return [
+            (turn.detail["gain"] if action else 0) / replay.span
+            for turn, _, _, action, *_ in replay.positions()
+        ]
     ledger = regret_ledger(trace, information=False, credit=kind == "regret+credit")
     rewards = [((row.credit or 0) - (row.regret or 0)) / ledger.span for row in ledger.rows]
     rewards[-1] -= ledger.end / ledger.span

@@ -1,19 +1,11 @@
-"""Solving: PuLP models with checked statuses, and certificates of optimality.
-
-An optimum is certified without the solver that found it: feasibility by replaying the plan through `step`
-(done on every solve), optimality by the family's `bound` (a dual or a second method), by the PuLP model where
-there is one, and by brute force at nano size.
-"""
+"""Solving PuLP models: HiGHS in process, CBC as the fallback, and a typed error for anything but an optimum."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 import pulp
-
-from .families.base import Family, Theta, enumerate_optimum
 
 SolverName = Literal["highs", "cbc"]
 
@@ -28,10 +20,6 @@ class SolverError(RuntimeError):
 
 class SolverTimeout(SolverError):
     """A solver ran out of its time limit."""
-
-
-class CertificateError(AssertionError):
-    """A solution fails its certificate: a defect of the family, never of the agent."""
 
 
 def solve_model(
@@ -64,40 +52,3 @@ def _engine(name: str, time_limit: float | None) -> pulp.LpSolver:
         )  # PuLP 4 bundles no CBC
         return command(msg=False, gapRel=0.0, timeLimit=time_limit)
     raise ValueError(f"unknown solver {name!r}: choose highs or cbc")
-
-
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """Evidence that u_star is optimal.
-
-    method   how the bound was found
-    u_star   the replayed value of the plan
-    bound    the least upper bound found by the independent methods
-    seconds  time the proof took
-    """
-
-    method: str
-    u_star: int
-    bound: int
-    seconds: float
-
-
-def certify(family: Family, theta: Theta, *, brute_force: bool = False, milp: bool = False) -> Certificate:
-    """Prove the optimum of theta by methods other than its solver, or raise CertificateError.
-
-    brute_force   also enumerate every plan (nano sizes only: exponential)
-    milp          also solve the family's PuLP model, where it has one
-    """
-    started = time.monotonic()
-    solution = family.solve(theta)
-    evidence = {family.certificate: family.bound(theta)}
-    if milp and family.model is not None:
-        evidence["PuLP model"] = round(solve_model(family.model(theta)))
-    if brute_force:
-        evidence["enumeration of every plan"] = enumerate_optimum(family, theta)
-    for method, value in evidence.items():
-        if not solution.u_star <= value <= solution.u_star + family.epsilon:
-            raise CertificateError(f"{family.name}: u_star = {solution.u_star}, but {method} gives {value}")
-    return Certificate(
-        "; ".join(evidence), solution.u_star, min(evidence.values()), time.monotonic() - started
-    )

@@ -8,10 +8,11 @@ import pandas as pd
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
-from ..solvefirst.environment import turn_budget
+from ..solvefirst.environment import Position, turn_budget
 from ..solvefirst.families import FAMILIES, role
 from ..solvefirst.families import family as find_family
-from ..solvefirst.references import POLICIES, simulate, u_reach
+from ..solvefirst.families.base import Action, Family, Theta
+from ..solvefirst.references import POLICIES, Policy, simulate, u_reach
 from ..streams import stream
 
 REFERENCES = ("myopic", "random", "plan", "probe-all")
@@ -43,6 +44,22 @@ def family_table(size: str = "small", seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def coupling_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add to each family what a myopic policy and planning without probes lose (1 - mean unclipped score).
+
+    frame   of instance_frame; one row a family and size, instances that clear the margin only
+    """
+    kept = frame[frame["clears_margin"]]
+    losses = kept.groupby(["family", "size"], sort=False).agg(
+        n=("u_star", "size"),
+        myopic_loses=("score_myopic", lambda scores: 1 - scores.mean()),
+        no_probes_loses=("score_plan", lambda scores: 1 - scores.mean()),
+        reach=("score_reach", "mean"),
+    )
+    clears = frame.groupby(["family", "size"], sort=False)["clears_margin"].mean().rename("clears_margin")
+    return losses.join(clears).reset_index()
+
+
 def instance_frame(
     families: Sequence[str],
     sizes: Sequence[str],
@@ -62,6 +79,55 @@ def instance_frame(
     runner = Parallel(n_jobs=workers, return_as="generator")
     rows = runner(delayed(_instance)(name, size, index, budget, seed) for name, size, index in jobs)
     return pd.DataFrame(list(tqdm(rows, total=len(jobs), desc="instances", disable=None)))
+
+
+def plan_curves(families: Sequence[str], size: str = "small", seed: int = 0) -> pd.DataFrame:
+    """Return the running gain of the optimal, default and myopic plan of one instance a family (figures.atlas).
+
+    One row a decision with columns family, policy, step (0 is the start), gain (running total, with what the dynamics
+    force at the end), u_star, u_zero, title. Among the first 20 draws the first that clears the margin is shown.
+    """
+    rows = []
+    for name in families:
+        family = find_family(name)
+        for index in range(20):
+            theta = family.sample(stream(seed, "curves", name, size, index), size)
+            solution = family.solve(theta)
+            if solution.span >= solution.required_margin:
+                break
+        for label, policy in (
+            ("optimal", "optimal"),
+            ("default", "default"),
+            ("myopic, all known", "myopic"),
+        ):
+            gains = running_gains(POLICIES[policy], family, theta)
+            rows += [
+                {
+                    "family": name,
+                    "policy": label,
+                    "step": step,
+                    "gain": gain,
+                    "u_star": solution.u_star,
+                    "u_zero": solution.u_zero,
+                    "title": family.title.split(":")[0],
+                }
+                for step, gain in enumerate(gains)
+            ]
+    return pd.DataFrame(rows)
+
+
+def running_gains(policy: Policy, family: Family, theta: Theta) -> list[int]:
+    """Return the running total of a policy that knows all of theta: 0, then after each decision, then the end."""
+    public, hidden, state = family.expected(theta, {}), family.hidden(theta), family.start(theta)
+    rng = stream(0, "curves", policy.name)
+    totals = [0]
+    while family.legal(theta, state):
+        choice = policy.decide(Position(family, public, state, hidden, 10**6, 10**6), rng)
+        if not isinstance(choice, Action):
+            break
+        state, gain, _ = family.play(theta, state, choice)
+        totals.append(totals[-1] + gain)
+    return [*totals, totals[-1] + family.abandon(theta, state)]
 
 
 def _instance(name: str, size: str, index: int, budget: str, seed: int) -> dict[str, object]:

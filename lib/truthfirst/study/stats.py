@@ -107,6 +107,26 @@ def paired_difference(
     return bootstrap_mean((both[second] - both[first]).to_numpy(float), labels, seed=seed)
 
 
+def paired_table(
+    frame: pd.DataFrame,
+    by: str,
+    column: str,
+    pairs: Sequence[tuple[object, object]],
+    *,
+    value: str = "reward",
+    strata: str | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Return one row for each value of `by` and pair (a, b) of `column`: mean, low, high, n of value(a) - value(b)."""
+    rows = []
+    for key, group in frame.groupby(by, sort=False, observed=True):
+        for first, second in pairs:
+            found = paired_difference(group, column, second, first, value=value, strata=strata, seed=seed)
+            interval = {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n}
+            rows.append({by: key, "difference": f"{first} - {second}"} | interval)
+    return pd.DataFrame(rows, columns=[by, "difference", "mean", "low", "high", "n"])
+
+
 def gap_closed(before: tuple[float, float], after: tuple[float, float], gap: Estimate) -> float | None:
     """Return the share of a gap that training closed: 1 - (F1 - A1) / (F0 - A0).
 

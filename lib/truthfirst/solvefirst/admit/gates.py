@@ -2,36 +2,75 @@
 
 Each gate is a function that returns when the environment is sound and raises `GateFailure` with evidence when it is
 not. A gate looks at the environment as a player meets it (through prompt, tools and database) and compares that with
-the sealed truth; it never trusts the code that realized it.
+the sealed truth. It never asks the code that built a text or a table what that should hold: `reading.py` knows the
+published format, and what a decision does is asked of the family's own `step`.
+
+Limits: the gates run in one process, so text that depends on the date or on the order of a set shows only when an
+environment is built again in another process; and prose is checked for its numbers, not for what its words claim.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
 
 from ...streams import stream
-from ...types import Form, PublicView, StopReason
+from ...types import Form, PublicView
 from .. import references
-from ..candidates import rebuild
-from ..environment import Environment, InstanceEpisode, turn_budget
+from ..candidates import read_corpus, rebuild
+from ..environment import Environment
 from ..families.base import Action, Key, entry
-from ..realize.database import public_tables
-from ..realize.prompt import ReadBackError, read_figures, read_priors
 from ..realize.spec import SpecError, check_spec
 from ..realize.tools import Probe
+from .reading import ReadingError
+from .trials import (
+    GateFailure,
+    call,
+    check_records,
+    check_score,
+    check_wording,
+    compare,
+    database_of,
+    going_on,
+    numbers,
+    opening_of,
+    other_theta,
+    play,
+    queried,
+    reader_of,
+    require,
+    same_effect,
+    silent_answers,
+    start_episode,
+    twin_of,
+    view_of,
+)
 
-REDRAWS = 2
+WRITES = (
+    'DELETE FROM "{table}"',
+    'INSERT INTO "{table}" DEFAULT VALUES',
+    'UPDATE "{table}" SET rowid = rowid + 1',
+    'DROP TABLE "{table}"',
+    "PRAGMA user_version = 7",
+)
 
-
-class GateFailure(Exception):
-    """A gate is not passed; the message is the evidence."""
+# The checks of OpenEnv's RFC 008 (rfcs/008-environment-auto-validation.md in huggingface/OpenEnv) that ask of a served
+# environment what a gate asks of ours; a gate without an entry has no counterpart there.
+OPENENV_CHECKS: dict[str, tuple[str, ...]] = {
+    "margin": ("semantic.floor_gap",),
+    "determinism": ("runtime.seed_control", "runtime.episode_determinism"),
+    "schemas": ("runtime.tool_declaration_accuracy",),
+    "budget": ("runtime.state_contract",),
+    "optimal-replay": ("semantic.oracle_max",),
+    "baseline-replay": ("semantic.floor_gap",),
+    "upper-bound": ("runtime.reward_well_formed",),
+    "no-leak": ("semantic.no_solution_leakage", "runtime.oracle_containment", "runtime.episode_isolation"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +91,15 @@ class Admission:
         return self.gate is None
 
 
-def admit(environment: Environment, gates: dict[str, Callable[[Environment], None]] | None = None) -> Admission:
+def admit(
+    environment: Environment, gates: dict[str, Callable[[Environment], None]] | None = None
+) -> Admission:
     """Run the gates in order and stop at the first that fails."""
-    passed = []
+    passed: list[str] = []
     for name, gate in (GATES if gates is None else gates).items():
         try:
             gate(environment)
-        except GateFailure as failure:
+        except (GateFailure, ReadingError) as failure:
             return Admission(_name(environment), tuple(passed), name, str(failure)[:2000])
         passed.append(name)
     return Admission(_name(environment), tuple(passed))
@@ -66,218 +107,295 @@ def admit(environment: Environment, gates: dict[str, Callable[[Environment], Non
 
 def _name(environment: Environment) -> str:
     recipe = environment.recipe
-    return "/".join(str(recipe.get(key, "?")) for key in ("family", "size", "split", "seed", "index", "budget"))
-
-
-def require(condition: bool, evidence: str) -> None:
-    if not condition:
-        raise GateFailure(evidence)
+    return "/".join(
+        str(recipe.get(key, "?")) for key in ("family", "size", "split", "seed", "index", "budget")
+    )
 
 
 # --- the gates --------------------------------------------------------------------------------------------
+def margin(environment: Environment) -> None:
+    """u_star - u_zero is at least max(2, 5% of |u_star|), so that the reward has a scale."""
+    solution = environment.solution
+    needed = max(2, -(-abs(solution.u_star) // 20))
+    span = solution.u_star - solution.u_zero
+    require(span >= needed, f"u_star - u_zero = {span}, needs at least {needed}")
+
+
+def names(environment: Environment) -> None:
+    """Names are unique, complete, and refer to what they should: in spec, schemas and tables."""
+    family, spec, counts = environment.family, environment.spec, environment.family.counts(environment.theta)
+    try:
+        check_spec(spec, family, counts)
+    except SpecError as error:
+        raise GateFailure(str(error)) from error
+    offered = [tool.name for tool in view_of(environment).tools]
+    wanted = [tool.name for tool in spec.tools.values()]
+    require(
+        sorted(offered) == sorted(wanted),
+        f"tools {sorted(offered)} are offered, the spec has {sorted(wanted)}",
+    )
+    with database_of(environment) as database:
+        found = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = sorted(spec.tables.values())
+        require(sorted(found) == tables, f"tables {sorted(found)} differ from the spec's {tables}")
+        require(len(found) >= 3, f"only {len(found)} tables")
+        broken = database.execute("PRAGMA foreign_key_check").fetchall()
+        require(not broken, f"stale references in the database: {broken[:3]}")
+        for kind, members in reader_of(environment).members.items():
+            table = spec.tables[kind]
+            rows = [str(row[0]) for row in database.execute(f'SELECT name FROM "{table}" ORDER BY id')]
+            folded = [row.casefold() for row in rows]
+            require(len(set(folded)) == len(folded), f"table {table} lists a name twice: {rows}")
+            require(
+                folded == [m.casefold() for m in members], f"table {table} lists {rows}, the spec {members}"
+            )
+
+
 def determinism(environment: Environment) -> None:
-    """Built again from its recipe, the environment is the same to the byte."""
+    """Built again from its recipe, the environment is the same to the byte and answers the same."""
     again = rebuild(environment.recipe)
     require(again.theta == environment.theta, "theta differs when sampled again")
     require(again.solution == environment.solution, "solution differs when solved again")
     for form in Form:
-        one, two = environment.view(form), again.view(form)
-        for part in dataclasses.fields(PublicView):
-            require(
-                getattr(one, part.name) == getattr(two, part.name),
-                f"{part.name} of form {form} differs when built again",
-            )
-
-
-def names(environment: Environment) -> None:
-    """Names are unique, complete, and refer to what they should: in spec, prompt, schemas and tables."""
-    family, counts = environment.family, environment.family.counts(environment.theta)
-    try:
-        check_spec(environment.spec, family, counts)
-    except SpecError as error:
-        raise GateFailure(str(error)) from error
-    view = environment.view(Form.AGENTIC)
-    text = view.prompt[0]["content"]
-    for tool in view.tools:
-        require(f"- {tool.name}(" in text, f"the prompt does not name the tool {tool.name}")
-    spoken = {role: words.name for role, words in environment.spec.tools.items()}
-    require({t.name for t in view.tools} == set(spoken.values()), "the tools offered are not the tools of the spec")
-    with _tables(environment) as database:
-        found = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        wanted = set(environment.spec.tables.values())
-        require(found == wanted, f"tables {sorted(found)} differ from the spec's {sorted(wanted)}")
-        require(len(found) >= 3, f"only {len(found)} tables")
-        broken = database.execute("PRAGMA foreign_key_check").fetchall()
-        require(not broken, f"stale references in the database: {broken[:3]}")
-        for entity in family.interface.entities:
-            table = environment.spec.tables[entity.kind]
-            rows = [row[0] for row in database.execute(f'SELECT name FROM "{table}" ORDER BY id')]
-            require(len(rows) == counts[entity.kind], f"table {table} lists {len(rows)} of {counts[entity.kind]}")
-            if not entity.ordinal:
-                listed = list(environment.spec.entities[entity.kind].names)
-                require(rows == listed, f"table {table} lists {rows}, the spec {listed}")
+        _same_view(
+            view_of(environment, form), view_of(again, form), f"of form {form} differs when built again"
+        )
+    first, second = start_episode(environment), start_episode(again)
+    for move in opening_of(environment):
+        name, arguments = reader_of(environment).call(move)
+        one, two = call(first, name, arguments)[0], call(second, name, arguments)[0]
+        require(one == two, f"{name}({arguments}) is answered {one!r}, then {two!r}")
 
 
 def schemas(environment: Environment) -> None:
-    """Every tool has a valid schema, answers calls that satisfy it, and refuses calls that do not."""
-    view, episode = environment.view(Form.AGENTIC), environment.episode(Form.AGENTIC)
-    calls = [episode.write(Probe(key)) for key in _one_key_a_field(environment)]
-    calls += [episode.write(action) for action in _one_action_a_verb(environment)]
-    table = next(iter(environment.spec.tables.values()))
-    calls.append((environment.spec.tools["query"].name, {"sql": f'SELECT count(*) FROM "{table}"'}))
-    by_name = {tool.name: tool for tool in view.tools}
-    for name, arguments in calls:
-        require(name in by_name, f"tool {name} is not offered")
-        schema = by_name[name].parameters
+    """Every tool has a valid schema, takes every member it should, answers such calls, and refuses others."""
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
+    tools = {tool.name: tool for tool in view_of(environment).tools}
+    query, table = environment.spec.tools["query"].name, environment.spec.tables["terms"]
+    calls: dict[str, list[dict[str, Any]]] = {query: [{"sql": f'SELECT count(*) FROM "{table}"'}]}
+    for field in family.interface.probes:
+        calls[reader.spec.tools[field.name].name] = list(reader.covering_calls(field.name))
+    for verb in family.interface.verbs:
+        calls[reader.spec.tools[verb.name].name] = list(reader.covering_calls(verb.name))
+    for move in family.legal(theta, family.start(theta)):
+        name, arguments = reader.call(next(iter(move)))
+        calls[name].insert(0, arguments)
+    for name, right in calls.items():
+        require(name in tools, f"tool {name} is not offered")
+        validator = jsonschema.Draft7Validator(tools[name].parameters)  # the dialect of function calling
         try:
-            jsonschema.Draft202012Validator.check_schema(schema)
-            jsonschema.validate(arguments, schema)
-        except (jsonschema.SchemaError, jsonschema.ValidationError) as error:
+            validator.check_schema(tools[name].parameters)
+        except jsonschema.SchemaError as error:
             raise GateFailure(f"{name}: {error.message[:200]}") from error
-        trial = environment.episode(Form.AGENTIC)
-        reply = trial.call(name, arguments)
-        turn = trial.turns[-1]
-        sound = turn.status == "ok" or "is not possible" in reply
-        require(sound and bool(reply.strip()), f"{name}({arguments}) does not answer its schema: {reply!r}")
-        require(turn.kind == by_name[name].kind, f"{name} is announced as {by_name[name].kind}, acts as {turn.kind}")
-        wrong = environment.episode(Form.AGENTIC)
-        before = wrong.state
-        wrong.call(name, {**arguments, "no_such_argument": 1})
+        for arguments in right:
+            errors = [error.message for error in validator.iter_errors(arguments)]
+            require(not errors, f"the schema of {name} does not permit {arguments}: {errors[:1]}")
+        episode = start_episode(environment)
+        wrong = [{**right[0], "no_such_argument": 1}]
+        wrong += [{**right[0], argument: None} for argument in right[0]]
+        wrong += [{k: v for k, v in right[0].items() if k != argument} for argument in right[0]]
+        for arguments in wrong:
+            require(not validator.is_valid(arguments), f"the schema of {name} permits {arguments}")
+            episode = going_on(environment, episode)
+            before = episode.state
+            reply, turn = call(episode, name, arguments)
+            unchanged = episode.state == before and not episode.known
+            require(turn.status == "refused" and unchanged, f"{name} accepts {arguments}: {reply!r}")
+        reply, turn = call(going_on(environment, episode), name, right[0])
+        sound = turn.status == "ok" or "not possible" in reply
+        require(sound, f"{name}({right[0]}) does not answer its schema: {reply!r}")
+        kind = tools[name].kind
+        require(turn.kind == kind, f"{name} is announced as {kind}, acts as {turn.kind}")
+    _check_read_only(environment, query)
+
+
+def _check_read_only(environment: Environment, query: str) -> None:
+    """The query tool refuses every statement that writes, and nothing is written."""
+    terms, episode = environment.spec.tables["terms"], start_episode(environment)
+    for sql in WRITES:
+        sql = sql.format(table=terms)
+        reply, turn = call(going_on(environment, episode), query, {"sql": sql})
+        require(turn.status == "refused", f"the query tool executes {sql!r}: {reply!r}")
+
+
+def budget(environment: Environment) -> None:
+    """The budget fits every decision and every probe (ample) or half of the probes (tight), and one call costs one."""
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
+    decisions, probes = family.horizon(theta), len(family.probe_keys(theta))
+    if environment.budget == "ample":
+        wanted = decisions + probes + -(-(decisions + probes) // 10)
+    else:
+        wanted = decisions + probes - len(family.keys(theta)) // 2
+    view = view_of(environment)
+    turns = view.turn_budget
+    require(turns == wanted, f"turn budget {turns}, the {environment.budget} budget is {wanted}")
+    fits = len(environment.solution.plan) + (probes if environment.budget == "ample" else probes // 2)
+    require(
+        fits <= turns, f"an optimal plan and the probes it should afford need {fits} turns, there are {turns}"
+    )
+    stated = f"You have {turns} turns" in view.prompt[0]["content"]
+    require(stated, f"the prompt does not state the {turns} turns")
+    query = environment.spec.tools["query"].name
+    calls: list[tuple[str, Any]] = [("no_such_tool", {}), (query, {"sql": "SELECT 1"}), (query, {"sql": 1})]
+    calls += [reader.call(move) for move in opening_of(environment) if isinstance(move, Probe)]
+    calls += [(tool.name, {}) for tool in view.tools]
+    episode = start_episode(environment)
+    for spent in range(1, turns + 1):
+        name, arguments = calls[spent % len(calls)]
+        if episode.done:
+            raise GateFailure(f"the episode ends after {spent - 1} of {turns} turns")
+        reply, _ = call(episode, name, arguments)
         require(
-            wrong.turns[-1].status == "refused" and wrong.state == before and not wrong.known,
-            f"{name} accepts an argument outside its schema",
+            episode.turns_left == turns - spent, f"call {spent} left {episode.turns_left} of {turns} turns"
         )
+        told = f"Turns left: {turns - spent}." in reply or (spent == turns and "budget is spent" in reply)
+        require(told, f"call {spent} of {turns} does not say what is left: {reply!r}")
+    require(episode.done, "the episode goes on after its last turn")
 
 
 def optimal_replay(environment: Environment) -> None:
-    """The optimal plan, played through the wrapped tools, earns exactly u_star, and every reply states its gain."""
-    earned, episode = _play(environment, list(environment.solution.plan))
-    require(
-        earned == environment.solution.u_star,
-        f"the optimal plan earns {earned} through the tools, u_star is {environment.solution.u_star}",
-    )
-    for turn in episode.turns:
-        gain = str(turn.detail.get("gain"))
-        require(gain in turn.reply, f"turn {turn.index}: the reply does not state the gain {gain}: {turn.reply!r}")
+    """The optimal plan earns exactly u_star through the tools of every form, is told so, and scores 1."""
+    solution, reader = environment.solution, reader_of(environment)
+    for form in (Form.INFORMED, Form.AGENTIC):
+        earned, episode = play(environment, solution.plan, form)
+        right = earned == solution.u_star
+        require(right, f"the optimal plan earns {earned} in form {form}, u_star is {solution.u_star}")
+    check_score(episode, solution.u_star, 1.0)
+    written = start_episode(environment, Form.WRITTEN)
+    steps = [[name, *arguments.values()] for name, arguments in map(reader.call, solution.plan)]
+    written.answer(f"The plan [as asked] is: {json.dumps(steps)}")
+    wanted, told = ([turn.detail.get("gain") for turn in one.turns] for one in (episode, written))
+    require(told == wanted, f"form F plays the optimal plan for gains of {told}, form A for {wanted}")
 
 
 def baseline_replay(environment: Environment) -> None:
-    """The default policy, played through the wrapped tools, earns exactly u_zero."""
-    family, state, plan = environment.family, environment.family.start(environment.theta), []
-    while family.legal(environment.theta, state):
-        plan.append(family.default(environment.theta, state))
-        state = family.step(environment.theta, state, plan[-1])[0]
-    earned, _ = _play(environment, plan)
+    """The default policy earns exactly u_zero through the tools and scores 0; stopping at once earns what is forced."""
+    family, theta, solution = environment.family, environment.theta, environment.solution
+    state, plan = family.start(theta), []
+    while family.legal(theta, state):
+        plan.append(family.default(theta, state))
+        state = family.step(theta, state, plan[-1])[0]
+    earned, episode = play(environment, plan, Form.AGENTIC)
     require(
-        earned == environment.solution.u_zero,
-        f"the default policy earns {earned} through the tools, u_zero is {environment.solution.u_zero}",
+        earned == solution.u_zero,
+        f"the default policy earns {earned} through the tools, u_zero is {solution.u_zero}",
     )
+    check_score(episode, solution.u_zero, 0.0)
+    episode = start_episode(environment)
+    episode.stop()
+    forced = family.abandon(theta, family.start(theta))
+    share = (forced - solution.u_zero) / (solution.u_star - solution.u_zero)
+    check_score(episode, forced, min(1.0, max(0.0, share)))
 
 
 def upper_bound(environment: Environment) -> None:
     """Nobody exceeds u_star: neither the independent bound nor any scripted or random policy."""
     family, theta, solution = environment.family, environment.theta, environment.solution
-    bound = family.bound(theta)
+    bound, most = family.bound(theta), solution.u_star + family.epsilon
     require(
-        solution.u_star <= bound <= solution.u_star + family.epsilon,
+        solution.u_star <= bound <= most,
         f"u_star = {solution.u_star}, but the independent method ({family.certificate}) gives {bound}",
     )
     for name, seed in (("plan", 0), ("myopic", 0), ("random", 0), ("random", 1), ("random", 2)):
         u = references.simulate(references.POLICIES[name], family, theta, environment.budget, seed)
-        require(u <= solution.u_star, f"policy {name} (seed {seed}) earns {u}, more than u_star = {solution.u_star}")
-    trace = references.play(references.POLICIES["random"], environment, Form.AGENTIC, 3)
-    gains = sum(turn.detail.get("gain", 0) for turn in trace.turns)
-    if trace.stop is StopReason.COMPLETED:
-        require(gains <= solution.u_star, f"a random episode earns {gains}, more than u_star = {solution.u_star}")
-
-
-def margin(environment: Environment) -> None:
-    """u_star - u_zero is at least max(2, 5% of |u_star|), so that the reward has a scale."""
-    solution = environment.solution
-    require(
-        solution.span >= solution.required_margin,
-        f"u_star - u_zero = {solution.span}, needs at least {solution.required_margin}",
-    )
-
-
-def budget(environment: Environment) -> None:
-    """The budget fits every decision and every probe (ample) or half of the probes (tight), and one call costs one."""
-    family, theta = environment.family, environment.theta
-    turns = environment.view(Form.AGENTIC).turn_budget
-    wanted = turn_budget(family, theta, environment.budget)
-    require(turns == wanted, f"turn budget {turns}, the {environment.budget} budget is {wanted}")
-    probes, decisions = len(family.probe_keys(theta)), len(environment.solution.plan)
-    fits = probes if environment.budget == "ample" else probes // 2
-    require(decisions + fits <= turns, f"{decisions} decisions and {fits} probes do not fit {turns} turns")
-    require(f"You have {turns} turns" in _prompt(environment), f"the prompt does not state the {turns} turns")
-    episode = environment.episode(Form.AGENTIC)
-    for spent in range(1, turns + 1):
-        episode.call("no_such_tool", {})
-        require(episode.turns_left == turns - spent, f"call {spent} left {episode.turns_left} of {turns} turns")
-    require(episode.done, "the episode goes on after its last turn")
+        require(u <= most, f"policy {name} (seed {seed}) earns {u}, more than u_star = {solution.u_star}")
+    episode = start_episode(environment)
+    state, rng = family.start(theta), stream(3, "upper-bound", environment.id)
+    gains, reader = 0, reader_of(environment)
+    while (moves := [move for move in family.legal(theta, state) if len(move)]) and not episode.done:
+        move = moves[int(rng.integers(len(moves)))]
+        action = Action(
+            move.verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices)
+        )
+        gains += call(episode, *reader.call(action))[1].detail.get("gain", 0)
+        state = family.step(theta, state, action)[0]
+    u = gains + family.abandon(theta, state)
+    require(u <= most, f"a random episode earns {u}, more than u_star = {solution.u_star}")
+    share = (u - solution.u_zero) / (solution.u_star - solution.u_zero)
+    check_score(episode, u, min(1.0, max(0.0, share)))
 
 
 def no_leak(environment: Environment) -> None:
-    """Redrawing hidden entries changes neither the public view nor any answer before the entry is revealed."""
-    family, theta = environment.family, environment.theta
+    """Neither hidden entries nor the solution change the public view or any answer before a revelation.
+
+    In a twin every hidden entry has another value and the solution is another one. What one probe or decision shows
+    is kept in a second twin, which must then answer alike. A fresh episode remembers nothing of earlier ones.
+    """
+    family, theta, spec = environment.family, environment.theta, environment.spec
     rng = stream(0, "no-leak", environment.id)
-    view = environment.view(Form.AGENTIC)
-    replies = _answers(environment, None)
-    keys = family.probe_keys(theta)
-    for _ in range(REDRAWS):
-        twin = _twin(environment, family.redraw(theta, rng))
-        for part in dataclasses.fields(PublicView):
-            require(
-                getattr(view, part.name) == getattr(twin.view(Form.AGENTIC), part.name),
-                f"{part.name} of the public view depends on hidden entries",
-            )
-        for (call, one), (_, two) in zip(replies, _answers(twin, None), strict=True):
-            require(one == two, f"the answer to {call} depends on hidden entries: {one!r} against {two!r}")
-    if keys:
-        kept = keys[int(rng.integers(len(keys)))]
-        twin = _twin(environment, family.redraw(theta, rng, keep={kept: entry(theta, kept)}))
-        for (call, one), (_, two) in zip(_answers(environment, kept), _answers(twin, kept), strict=True):
-            require(one == two, f"after revealing {kept}, the answer to {call} leaks another entry: {one!r}, {two!r}")
+    twin = twin_of(
+        environment,
+        other_theta(environment, rng.integers(1, 1 << 30, len(family.keys(theta))).tolist(), set()),
+    )
+    _same_view(view_of(environment), view_of(twin), "of the public view depends on the sealed truth")
+    _same_answers(environment, twin, [])
+    opening = opening_of(environment)
+    kept = {move.key for move in opening if isinstance(move, Probe)}
+    kept |= family.step(theta, family.start(theta), environment.solution.plan[0])[2].keys()
+    twin = twin_of(
+        environment,
+        other_theta(environment, rng.integers(1, 1 << 30, len(family.keys(theta))).tolist(), kept),
+    )
+    if not same_effect(environment, twin):
+        opening = [move for move in opening if isinstance(move, Probe)]
+    _same_answers(environment, twin, opening)
+    fresh = start_episode(environment)
+    for role in ("ledger", "readings"):
+        rows = queried(fresh, reader_of(environment), spec.tables[role])
+        require(not rows, f"a fresh episode remembers an earlier one: {spec.tables[role]} holds {rows[:2]}")
+    passages = read_corpus(environment.recipe.get("corpus")).passages
+    source = next((f"{p.title} {p.text}" for p in passages if p.id == spec.passage), "")
+    told = [spec.title, spec.scenario, spec.brief, spec.closing]
+    told += [tool.description for tool in spec.tools.values()]
+    invented = numbers(" ".join(told)) - numbers(source)
+    require(
+        not invented,
+        f"the story states numbers that its passage {spec.passage} does not: {sorted(invented)[:5]}",
+    )
 
 
 def read_back(environment: Environment) -> None:
-    """Theta read from the player's side (form I's text, the tables, every probe) is the sealed theta, and solves to u_star."""
-    family, theta, spec = environment.family, environment.theta, environment.spec
-    counts = family.counts(theta)
+    """Theta read from the player's side (texts, tables, every probe) is the sealed theta, and solves to u_star."""
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
     wanted: dict[Key, int] = {(s.name,): getattr(theta, s.name) for s in family.interface.scalars}
     wanted |= {key: entry(theta, key) for key in family.keys(theta, family.interface.fields)}
-    for form in (Form.WRITTEN, Form.INFORMED):
-        try:
-            stated = read_figures(environment.view(form).prompt[0]["content"], family, spec, counts)
-        except (ReadBackError, ValueError) as error:
-            raise GateFailure(f"form {form}: {error}") from error
-        _compare(f"form {form}'s text", stated, wanted)
-    hidden = set(family.hidden(theta))
+    hidden, prior = family.hidden(theta), family.prior(theta)
     public = {key: value for key, value in wanted.items() if key not in hidden}
-    try:
-        stated = read_figures(_prompt(environment), family, spec, counts)
-        published = read_priors(_prompt(environment), family, spec, counts)
-    except (ReadBackError, ValueError) as error:
-        raise GateFailure(f"form A: {error}") from error
-    _compare("form A's text", stated, public)
-    _compare("form A's text on unknown figures", published, family.prior(theta))
-    _compare_tables(environment)
-    episode = environment.episode(Form.AGENTIC)
-    told = {}
+    with database_of(environment) as database:
+        figures, published = reader.tables(database)
+        compare("the database", figures, public)
+        compare("the database, of unknown figures,", published, prior)
+        tables, episode = {}, start_episode(environment)
+        for table in environment.spec.tables.values():
+            cursor = database.execute(f'SELECT * FROM "{table}" LIMIT 20')
+            tables[table] = [column[0] for column in cursor.description]
+            rows = [["-" if cell is None else str(cell) for cell in row] for row in cursor]
+            episode = going_on(environment, episode)
+            told = queried(episode, reader, table)
+            require(told == rows, f"the query tool tells {told[:3]} of table {table}, it holds {rows[:3]}")
+    for form in Form:
+        text = view_of(environment, form).prompt[0]["content"]
+        compare(f"form {form}'s text", reader.figures(text), public if form is Form.AGENTIC else wanted)
+        if form is Form.AGENTIC:
+            compare("form A's text, of unknown figures,", reader.priors(text), prior)
+        check_wording(environment, form, reader, tables)
+    revealed: dict[Key, int | None] = {}
     for key in family.probe_keys(theta):
-        if episode.done:
-            episode = environment.episode(Form.AGENTIC)
-        reply = episode.call(*episode.write(Probe(key)))
-        require(episode.turns[-1].status == "ok", f"probe {key} is refused: {reply!r}")
-        told[key] = episode.turns[-1].detail["value"]
-        spoken = f"{environment.toolbox.label(key)}: {wanted[key]}."
-        require(spoken.casefold() in reply.casefold(), f"probe {key} answers {reply!r}, the truth is {wanted[key]}")
-    _compare("the probes", told, {key: wanted[key] for key in told})
-    for key, value in family.prior(theta).items():
-        require(value[0] <= wanted[key] <= value[1], f"{key} = {wanted[key]} lies outside its published range {value}")
-    rebuilt = family.substitute(theta, {key: wanted[key] for key in hidden})
-    value = family.optimum(rebuilt).value
-    require(value == environment.solution.u_star, f"theta as read solves to {value}, u_star is sealed otherwise")
+        episode = going_on(environment, episode)
+        reply, turn = call(episode, *reader.call(Probe(key)))
+        require(turn.status == "ok", f"probe {key} is refused: {reply!r}")
+        revealed[key] = turn.detail.get("value")
+        spoken = f"{reader.label(key)}: {wanted[key]}. ".casefold()
+        right = reply.casefold().startswith(spoken)
+        require(right, f"probe {key} answers {reply!r}, the truth is {wanted[key]}")
+    compare("the probes", revealed, {key: wanted[key] for key in revealed})
+    check_records(environment, reader)
+    for key, (low, high, _) in prior.items():
+        inside = low <= wanted[key] <= high
+        require(inside, f"{key} = {wanted[key]} lies outside its published range {low}..{high}")
+    value = family.optimum(family.substitute(theta, {key: wanted[key] for key in hidden})).value
+    sealed = environment.solution.u_star
+    require(value == sealed, f"theta as read solves to {value}, u_star is {sealed}")
 
 
 GATES: dict[str, Callable[[Environment], None]] = {
@@ -295,94 +413,14 @@ GATES: dict[str, Callable[[Environment], None]] = {
 
 
 # --- helpers ------------------------------------------------------------------------------------------------
-def _prompt(environment: Environment) -> str:
-    return environment.view(Form.AGENTIC).prompt[0]["content"]
+def _same_view(one: PublicView, two: PublicView, complaint: str) -> None:
+    for part in dataclasses.fields(PublicView):
+        require(getattr(one, part.name) == getattr(two, part.name), f"{part.name} {complaint}")
 
 
-@contextlib.contextmanager
-def _tables(environment: Environment) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.deserialize(environment.view(Form.AGENTIC).files["world.sqlite"])
-        yield connection
-    finally:
-        connection.close()
-
-
-def _twin(environment: Environment, theta: Any) -> Environment:
-    """The same environment around other hidden entries."""
-    return dataclasses.replace(environment, theta=theta)
-
-
-def _play(environment: Environment, plan: list[Action]) -> tuple[int, InstanceEpisode]:
-    """Play a plan through the wrapped tools and return what the tools say was earned, and the episode."""
-    episode = environment.episode(Form.AGENTIC)
-    earned = 0
-    for action in plan:
-        reply = episode.call(*episode.write(action))
-        turn = episode.turns[-1]
-        require(turn.status == "ok", f"turn {turn.index}: {action} is refused: {reply!r}")
-        earned += turn.detail["gain"]
-    return earned + environment.family.abandon(environment.theta, episode.state), episode
-
-
-def _one_key_a_field(environment: Environment) -> list[Key]:
-    family = environment.family
-    return [family.keys(environment.theta, [field])[-1] for field in family.interface.probes]
-
-
-def _one_action_a_verb(environment: Environment) -> list[Action]:
-    """One well-formed action a verb: a legal one where the start has it, else the first members and amount 0."""
-    family, theta = environment.family, environment.theta
-    moves = {move.verb: move for move in family.legal(theta, family.start(theta)) if len(move)}
-    actions = []
-    for verb in family.interface.verbs:
-        if verb.name in moves:
-            actions.append(next(iter(moves[verb.name])))
-        else:
-            actions.append(Action(verb.name, tuple(0 for _ in verb.slots)))
-    return actions
-
-
-def _answers(environment: Environment, revealed: Key | None) -> list[tuple[str, str]]:
-    """Return (call, reply) of calls that reveal nothing, after one probe of `revealed` if given."""
-    episode = environment.episode(Form.AGENTIC)
-    calls: list[tuple[str, Any]] = []
-    if revealed is not None:
-        calls.append(episode.write(Probe(revealed)))
-    query = environment.spec.tools["query"].name
-    calls += [(query, {"sql": f'SELECT * FROM "{table}"'}) for table in environment.spec.tables.values()]
-    calls += [("no_such_tool", {}), (query, {"sql": "DELETE FROM nothing"}), (query, {"sql": 7})]
-    for tool in environment.view(Form.AGENTIC).tools:
-        for value in (-1, 10**9, "Nobody", None):
-            calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], value)))
-    answers = []
-    for name, arguments in calls:
-        if episode.done:
-            episode = environment.episode(Form.AGENTIC)
-            if revealed is not None:
-                episode.call(*episode.write(Probe(revealed)))
-        reply = episode.call(name, arguments)
-        if episode.turns[-1].kind == "decision" and episode.turns[-1].status == "ok":
-            episode = environment.episode(Form.AGENTIC)  # an amount that happened to be legal: not a silent call
-            continue
-        answers.append((f"{name}({arguments})", reply))
-    return answers
-
-
-def _compare(where: str, stated: Mapping[Key, Any], wanted: Mapping[Key, Any]) -> None:
-    for key in wanted.keys() | stated.keys():
-        one, two = stated.get(key), wanted.get(key)
-        require(one == two, f"{where} states {key} = {one}, the truth is {two}")
-
-
-def _compare_tables(environment: Environment) -> None:
-    """Every public table holds exactly what theta says, and no reading or decision yet."""
-    with _tables(environment) as database:
-        for table in public_tables(environment.family, environment.theta, environment.spec):
-            columns = ", ".join(f'"{column.name}"' for column in table.columns)
-            try:
-                rows = database.execute(f'SELECT {columns} FROM "{table.name}"').fetchall()
-            except sqlite3.Error as error:
-                raise GateFailure(f"table {table.name} cannot be read: {error}") from error
-            require(sorted(map(repr, rows)) == sorted(map(repr, table.rows)), f"table {table.name} differs from theta")
+def _same_answers(environment: Environment, twin: Environment, opening: list[Probe | Action]) -> None:
+    one, two = silent_answers(environment, opening), silent_answers(twin, opening)
+    for (asked, first), (_, second) in zip(one, two, strict=True):
+        require(
+            first == second, f"the answer to {asked} depends on what it may not reveal: {first!r}, {second!r}"
+        )

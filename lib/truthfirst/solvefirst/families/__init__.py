@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
-from . import lot_sizing, pricing, rationing, scheduling
+from . import (
+    advertising,
+    assignment,
+    bidding,
+    facility,
+    harvest,
+    knapsack,
+    lot_sizing,
+    orienteering,
+    pricing,
+    project_selection,
+    rationing,
+    replacement,
+    scheduling,
+    search,
+    storage,
+    transport,
+)
 from .base import SIZES, Family, UnknownName
 
-FAMILIES: dict[str, Family] = {
-    module.FAMILY.name: module.FAMILY for module in (rationing, lot_sizing, pricing, scheduling)
-}
+_MODULES = (
+    rationing,
+    lot_sizing,
+    pricing,
+    storage,
+    scheduling,
+    orienteering,
+    replacement,
+    search,
+    knapsack,
+    assignment,
+    transport,
+    harvest,
+    project_selection,
+    bidding,
+    facility,
+    advertising,
+)
+FAMILIES: dict[str, Family] = {module.FAMILY.name: module.FAMILY for module in _MODULES}
 
 # trained: policies learn on these; near and far: out of distribution by degree; unseen: never looked at
 ROLES: dict[str, str] = {

@@ -6,8 +6,8 @@ Decision    the next pair (i, j) of a free worker and a free task
 Dynamics    the pair is made for good and pays v[i,j]; both are taken from then on
 Objective   maximise the total of v[i,j] over the pairs made; who or what stays alone is worth nothing
 
-The order of the pairs is free and does not matter. A linear programme whose vertices are integer (Birkhoff); the
-optimal prices of workers and tasks, which no pair's value may exceed, prove the optimum.
+The order of the pairs is free and does not matter. A linear programme whose vertices are integer (Birkhoff);
+the optimal prices of workers and tasks, which no pair's value may exceed, prove the optimum.
 
 Source: Kuhn, "The Hungarian method for the assignment problem", Naval Research Logistics Quarterly 2, 1955;
 Koopmans and Beckmann, "Assignment problems and the location of economic activities", Econometrica 25, 1957.
@@ -153,7 +153,7 @@ def optimum(theta: Assignment) -> Optimum:
 
 
 def bound(theta: Assignment) -> int:
-    """Weak duality: the least total of integer prices p[i], q[j] >= 0 with p[i] + q[j] >= v[i,j] everywhere."""
+    """Weak duality: the least total of integer prices p[i], q[j] >= 0 with p[i] + q[j] >= v[i,j]."""
     workers, tasks = free(theta, start(theta))
     n, m = len(workers), len(tasks)
     if not n or not m:
@@ -163,7 +163,7 @@ def bound(theta: Assignment) -> int:
     found = linprog(np.ones(n + m), A_ub=-rows, b_ub=-table.ravel(), method="highs-ds")
     if found.status != 0:
         raise RuntimeError(f"assignment: the dual prices ended with {found.message!r}")
-    prices = np.rint(found.x).astype(np.int64)
+    prices = np.rint(np.asarray(found.x)).astype(np.int64)
     if prices.min() < 0 or (prices[:n, None] + prices[n:] < table).any():
         raise RuntimeError("assignment: the rounded dual prices are not feasible")
     return int(prices.sum())
@@ -173,7 +173,9 @@ def model(theta: Assignment) -> pulp.LpProblem:
     """LP with the share of every pair of a free worker and a free task."""
     problem = pulp.LpProblem("assignment", pulp.LpMaximize)
     workers, tasks = free(theta, start(theta))
-    pairs = [(i, j, problem.add_variable(f"pair_{i}_{j}", lowBound=0, upBound=1)) for i in workers for j in tasks]
+    pairs = [
+        (i, j, problem.add_variable(f"pair_{i}_{j}", lowBound=0, upBound=1)) for i in workers for j in tasks
+    ]
     problem += pulp.lpSum(theta.value[i][j] * share for i, j, share in pairs)
     for i in workers:
         problem += pulp.lpSum(share for row, _, share in pairs if row == i) <= 1, f"worker_{i}"
@@ -198,38 +200,38 @@ FAMILY = Family(
     texts=Texts(
         rules=(
             (
-                "There are {n_item} {items} and {n_task} {tasks}. Each call of {tool_assign} joins one {item} "
-                "that is still free to one {task} that is still free; in which order the pairs are made is up to "
-                "you and changes nothing.",
-                "Pairs are made one at a time with {tool_assign}, in any order: choose one of the {n_item} {items} "
-                "and one of the {n_task} {tasks}, neither of them taken before. The order has no effect on what a "
-                "pair is worth.",
-                "{tool_assign} takes two names, that of one {item} and that of one {task}. {n_item} {items} and "
-                "{n_task} {tasks} wait to be joined; nothing depends on which pair comes first.",
+                "There are {n_item} {items} and {n_task} {tasks}. Each call of {tool_assign} joins one "
+                "{item} that is still free to one {task} that is still free; in which order the pairs are "
+                "made is up to you and changes nothing.",
+                "Pairs are made one at a time with {tool_assign}, in any order: choose one of the {n_item} "
+                "{items} and one of the {n_task} {tasks}, neither of them taken before. The order has no "
+                "effect on what a pair is worth.",
+                "{tool_assign} takes two names, that of one {item} and that of one {task}. {n_item} {items} "
+                "and {n_task} {tasks} wait to be joined; nothing depends on which pair comes first.",
             ),
             (
-                "No {item} can take more than one {task}, and no {task} can go to more than one {item}. A pair, "
-                "once made, is never undone.",
-                "Whoever and whatever has been paired is out of play for good: one {task} for each {item} at most, "
-                "one {item} for each {task} at most.",
-                "Both sides are used up by a pair. Neither the {item} nor the {task} is available again, and there "
-                "is no way to take a pair back.",
+                "No {item} can take more than one {task}, and no {task} can go to more than one {item}. A "
+                "pair, once made, is never undone.",
+                "Whoever and whatever has been paired is out of play for good: one {task} for each {item} "
+                "at most, one {item} for each {task} at most.",
+                "Both sides are used up by a pair. Neither the {item} nor the {task} is available again, "
+                "and there is no way to take a pair back.",
             ),
             (
-                'A pair pays once, at the moment it is made: the "{label_value}" of that very {item} with that very '
-                "{task}, which you then see.",
-                'What you get for joining one {item} and one {task} is their "{label_value}", a figure of its own '
-                "for every combination; it is paid and shown as soon as they are joined.",
-                'Every combination of one {item} and one {task} has its own "{label_value}". Making the pair reveals '
-                "that figure and adds it to your total, and this is all the pair ever brings.",
+                'A pair pays once, at the moment it is made: the "{label_value}" of that very {item} with '
+                "that very {task}, which you then see.",
+                'What you get for joining one {item} and one {task} is their "{label_value}", a figure of '
+                "its own for every combination; it is paid and shown as soon as they are joined.",
+                'Every combination of one {item} and one {task} has its own "{label_value}". Making the '
+                "pair reveals that figure and adds it to your total, and this is all the pair ever brings.",
             ),
             (
-                "{Items} and {tasks} that stay without a partner bring nothing and cost nothing, so you may stop at "
-                "any time; all is over when every {item} or every {task} has been taken.",
-                "The work ends when no {item} or no {task} is free any more. Stopping sooner is allowed: what has "
-                "not been joined counts 0.",
-                "As long as one {item} and one {task} are free you may go on, but nothing forces you to. Nobody "
-                "pays for those that are left alone, neither to you nor from you.",
+                "{Items} and {tasks} that stay without a partner bring nothing and cost nothing, so you may "
+                "stop at any time; all is over when every {item} or every {task} has been taken.",
+                "The work ends when no {item} or no {task} is free any more. Stopping sooner is allowed: "
+                "what has not been joined counts 0.",
+                "As long as one {item} and one {task} are free you may go on, but nothing forces you to. "
+                "Nobody pays for those that are left alone, neither to you nor from you.",
             ),
         ),
         goal=(

@@ -247,9 +247,9 @@ class Family:
         data = dict(data)
         for name in (f.name for f in self.interface.hidden_fields):
             if name in data and f"{name}_prior" not in data:
-                entries = np.asarray(_freeze(name, data[name]), dtype=np.int64).ravel()
-                if entries.size:
-                    data[f"{name}_prior"] = (int(entries.min()), int(entries.max()), int(entries.mean()))
+                entries = list(_flat(_freeze(name, data[name])))
+                if entries:
+                    data[f"{name}_prior"] = (min(entries), max(entries), sum(entries) // len(entries))
         names = [f.name for f in dataclasses.fields(self.theta_type)]
         required = {f.name for f in dataclasses.fields(self.theta_type) if f.default is dataclasses.MISSING}
         for name in data:
@@ -267,7 +267,16 @@ class Family:
         """Raise ThetaError unless theta is integers only, within its ranges, and passes `check`."""
         for name in (f.name for f in dataclasses.fields(theta)):
             _freeze(name, getattr(theta, name))
+        depths = {s.name: 0 for s in self.interface.scalars} | {
+            f.name: len(f.index) for f in self.interface.fields
+        }
+        for name, depth in depths.items():  # first of all, so that `check` may index freely
+            _require_depth(name, getattr(theta, name), depth)
         self.check(theta)
+        for field in self.interface.hidden_fields:
+            prior, wanted = getattr(theta, f"{field.name}_prior"), self.counts(theta)[field.index[-1]]
+            fits = not isinstance(prior[0], tuple) or len(prior) == wanted
+            require(fits, f"{field.name}_prior", prior, f"expected one triple, or {wanted}")
         for key, (low, high, _) in self.prior(theta).items():
             if not low <= entry(theta, key) <= high:
                 raise ThetaError(
@@ -428,6 +437,14 @@ def require_prior(field: str, prior: Any, low: int = 0) -> None:
     )
 
 
+def _require_depth(field: str, table: Any, depth: int) -> None:
+    """Raise ThetaError unless `table` is tuples nested exactly `depth` deep."""
+    expected = f"expected a table of {depth} indices" if depth else "expected a single integer"
+    require(isinstance(table, tuple) == (depth > 0), field, table, expected)
+    for part in table if depth else ():
+        _require_depth(field, part, depth - 1)
+
+
 def skewed_table(rng: np.random.Generator, prior: tuple[int, int, int], *shape: int) -> Any:
     """Draw nested tuples of independent integers in low..high whose mean is about `mean`.
 
@@ -462,6 +479,24 @@ def _freeze(field: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise ThetaError(field, value, "must be an integer (theta holds integers only)")
     return int(value)
+
+
+def _flat(value: Any) -> Iterator[int]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _require_depth(field: str, value: Any, depth: int) -> None:
+    """Raise ThetaError unless `value` is integers nested `depth` tuples deep."""
+    if depth == 0:
+        require(isinstance(value, Integral), field, value, "must be one integer")
+        return
+    require(isinstance(value, tuple), field, value, f"must be a table of {depth} dimension(s)")
+    for part in value:
+        _require_depth(field, part, depth - 1)
 
 
 def _thaw(value: Any) -> Any:

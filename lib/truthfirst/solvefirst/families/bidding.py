@@ -218,14 +218,14 @@ FAMILY = Family(
                 "the {money} still in hand.",
             ),
             (
-                "All {n_item} {items} bid in every {period} too, and what they bid does not depend on you. "
-                "You win only if your bid is higher than the bid of each of them; with an equal bid you "
-                "lose.",
-                "To win, your bid must lie above the highest bid of the {n_item} {items} in that {period}. "
-                "To match it is to lose. None of the {items} reacts to anything you do.",
-                "Your bid is set against {n_item} others, one from each {item}, fixed beforehand for every "
-                "{period}. Should even one of them be as high as yours or higher, the {period} is lost to "
-                "you; otherwise it is won.",
+                "Your rivals, {n_item} in number, bid in every {period} too, and what they bid does not "
+                "depend on you. You win only if your bid is higher than the bid of each {item}; with an "
+                "equal bid you lose.",
+                "To win, your bid must lie above the highest that any {item} makes in that {period}, "
+                "{n_item} in number. To match it is to lose. No other bid is changed by anything you do.",
+                "Besides your bid there is one from each {item}, {n_item} in all, fixed beforehand for "
+                "every {period}. Should even one of them be as high as yours or higher, the {period} is "
+                "lost to you; otherwise it is won.",
             ),
             (
                 'If you win, you pay your own bid out of the {money} left, and gain the "{label_worth}" of '

@@ -3,15 +3,16 @@
 Sets        sites i = 1..n, customers k = 1..m in a fixed order
 Parameters  opening charge f[i] >= 0, serving cost c[i,k] >= 0 (hidden)
 Decision    the site i that serves the next customer
-Dynamics    customer k served from i costs c[i,k], and f[i] as well if i serves for the first time; an open site
-            stays open. Customers left undecided are served from the site with the highest f (the first of them)
+Dynamics    customer k served from i costs c[i,k], and f[i] as well if i serves for the first time; an open
+            site stays open. Customers left undecided are served from the site with the highest f (ties: the
+            first)
 Objective   maximise minus the total of opening charges and serving costs
 
 For a given set of open sites every customer takes the cheapest of them, so the sets are enumerated; a mixed
 integer programme is the certificate.
 
-Source: Balinski, "Integer programming: methods, uses, computation", Management Science 12, 1965; Erlenkotter, "A
-dual-based procedure for uncapacitated facility location", Operations Research 26, 1978.
+Source: Balinski, "Integer programming: methods, uses, computation", Management Science 12, 1965; Erlenkotter,
+"A dual-based procedure for uncapacitated facility location", Operations Research 26, 1978.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def check(theta: Facility) -> None:
     require_prior("service_prior", theta.service_prior)
     if isinstance(theta.service_prior[0], tuple):
         found = len(theta.service_prior)
-        require(found == customers, "service_prior", found, f"expected one triple for each of {customers} customers")
+        require(found == customers, "service_prior", found, f"expected one triple for each of {customers}")
     require_table("opening", theta.opening, items, low=0)
     rising = list(theta.opened) == sorted(set(theta.opened)) and all(0 <= i < items for i in theta.opened)
     require(rising, "opened", theta.opened, f"expected rising indices below {items}")
@@ -223,49 +224,52 @@ FAMILY = Family(
     texts=Texts(
         rules=(
             (
-                "{n_customer} {customers} come in the order of their numbers, and each is served from one of the "
-                "{n_item} {items}. {tool_serve} names the {item} for the {customer} whose turn it is; then the next "
-                "has its turn.",
-                "Take the {n_customer} {customers} one after another, from number 1 on. For the current one you "
-                "choose with {tool_serve} which of the {n_item} {items} serves it, and that is final.",
-                "One call of {tool_serve} settles one {customer}, always the next in number. Any of the {n_item} "
-                "{items} may be chosen, as often as you like; none can ever be full.",
+                "{n_customer} {customers} come in the order of their numbers, and each is served from one "
+                "of the {n_item} {items}. {tool_serve} names the {item} for the {customer} whose turn it "
+                "is; then the next has its turn.",
+                "Take the {n_customer} {customers} one after another, from number 1 on. For the current one "
+                "you choose with {tool_serve} which of the {n_item} {items} serves it, and that is final.",
+                "One call of {tool_serve} settles one {customer}, always the next in number. Any of the "
+                "{n_item} {items} may be chosen, as often as you like; none can ever be full.",
             ),
             (
-                'The first time you use one of the {items}, its "{label_opening}" is due. From then on it is open '
-                "and never charges this again.",
-                'Whichever {item} has not served anybody yet must be opened and costs its "{label_opening}", once '
-                "and for all. Keeping it open is free.",
+                'The first time you use one of the {items}, its "{label_opening}" is due. From then on it '
+                "is open and never charges this again.",
+                "Whichever {item} has not served anybody yet must be opened and costs its "
+                '"{label_opening}", once and for all. Keeping it open is free.',
                 'An opening is paid once for each {item} that is used at all: the "{label_opening}", charged '
                 "together with its first service and never later.",
             ),
             (
-                'Each service costs the "{label_service}" of the chosen {item} for this very {customer}, whether '
-                "the {item} was open before or not. The figure is seen when the service is done, and only this one.",
-                'On top of that you pay for the service itself: the "{label_service}", which is different for every '
-                "combination of {item} and {customer}. Serving shows the figure of the combination chosen.",
-                "What the service costs depends on who is served from where: for each {item} and each {customer} "
-                'there is its own "{label_service}". It is added at every service, and you learn it by serving.',
+                'Each service costs the "{label_service}" of the chosen {item} for this very {customer}, '
+                "whether the {item} was open before or not. The figure is seen when the service is done, "
+                "and only this one.",
+                'On top of that you pay for the service itself: the "{label_service}", which is different '
+                "for every combination of {item} and {customer}. Serving shows the figure of the "
+                "combination chosen.",
+                "What the service costs depends on who is served from where: for each {item} and each "
+                '{customer} there is its own "{label_service}". It is added at every service, and you learn '
+                "it by serving.",
             ),
             (
-                "Nobody goes unserved. If you stop before the last {customer}, all that are left are served from the "
-                'one {item} with the highest "{label_opening}" (of several, the one listed first), on the terms '
-                "above.",
+                "Nobody goes unserved. If you stop before the last {customer}, all that are left are served "
+                'from the one {item} with the highest "{label_opening}" (of several, the one listed first), '
+                "on the terms above.",
                 "Stopping early hands the remaining {customers} over to a single {item}, the one whose "
-                '"{label_opening}" is highest, listed first if several tie. Its opening, unless already paid, and '
-                "every service are charged as usual.",
-                "The {customers} for which you make no choice are charged as well: all of them get the {item} that "
-                'is dearest to open by its "{label_opening}" (ties go to the first in the list), which is opened at '
-                "your expense if it was not open.",
+                '"{label_opening}" is highest, listed first if several tie. Its opening, unless already '
+                "paid, and every service are charged as usual.",
+                "The {customers} for which you make no choice are charged as well: all of them get the "
+                '{item} that is dearest to open by its "{label_opening}" (ties go to the first in the '
+                "list), which is opened at your expense if it was not open.",
             ),
         ),
         goal=(
-            "Everything counts as a cost in {money}, a gain below zero: bring the total of openings and services as "
-            "close to zero as you can.",
-            "Your result is minus the {money} paid for opening {items} and for serving all {n_customer} {customers}; "
-            "the higher (the less negative), the better.",
-            "Get everybody served for as few {money} as possible. Openings and services are added up, and the sum "
-            "counts with a minus sign.",
+            "Everything counts as a cost in {money}, a gain below zero: bring the total of openings and "
+            "services as close to zero as you can.",
+            "Your result is minus the {money} paid for opening {items} and for serving all {n_customer} "
+            "{customers}; the higher (the less negative), the better.",
+            "Get everybody served for as few {money} as possible. Openings and services are added up, and "
+            "the sum counts with a minus sign.",
         ),
         status="current {customer}: {now}; {customers} left: {customers_left}; {items} open: {sites_open}.",
         outcomes={"serve": "served from: {item}; {money} gained: {gain}."},

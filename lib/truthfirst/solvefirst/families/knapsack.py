@@ -289,7 +289,7 @@ FAMILY = Family(
         },
     ),
     sizes={
-        "nano": {"items": 5, "need": 3, "rate": 2, "fill": 45},
+        "nano": {"items": 5, "need": 2, "rate": 4, "fill": 45},
         "small": {"items": 10, "need": 6, "rate": 2, "fill": 45},
         "medium": {"items": 14, "need": 6, "rate": 2, "fill": 45},
         "large": {"items": 18, "need": 6, "rate": 2, "fill": 45},

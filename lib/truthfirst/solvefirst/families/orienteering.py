@@ -12,10 +12,10 @@ Objective   maximise the total of the prizes; time left over is worth nothing. W
 A set of sites can be collected if its quickest tour keeps within L, so a dynamic programme over (set, last
 site) is exact.
 
-Source: Tsiligirides, "Heuristic methods applied to orienteering", Journal of the Operational Research Society
-35, 1984; Golden, Levy and Vohra, "The orienteering problem", Naval Research Logistics 34, 1987; Held and Karp,
-"A dynamic programming approach to sequencing problems", Journal of SIAM 10, 1962; arcs that carry the time:
-Kara, Bicakci and Derya, "New formulations for the orienteering problem", Procedia Economics and Finance, 2016.
+Source: Tsiligirides, "Heuristic methods applied to orienteering", Journal of the OR Society 35,
+1984; Golden, Levy and Vohra, "The orienteering problem", Naval Research Logistics 34, 1987; Held and
+Karp, "A dynamic programming approach to sequencing problems", Journal of SIAM 10, 1962; arcs that carry the
+time: Kara, Bicakci and Derya, "New formulations for the orienteering problem", 2016.
 """
 
 from __future__ import annotations
@@ -78,29 +78,45 @@ class State(NamedTuple):
     home: int
 
 
-def draw(rng: np.random.Generator, items: int, parts: int, high: int, span: int, share: int) -> Orienteering:
-    """Scatter sites over a square around the base and draw skewed prizes.
+def draw(
+    rng: np.random.Generator, items: int, parts: int, high: int, rarity: int, span: int, share: int
+) -> Orienteering:
+    """Scatter sites over a square around the base; what lies far off is picked over less and worth more.
 
-    high    highest prize of the first part; the other parts are lesser
-    span    side of the square, in time
-    share   limit, in percent of the tour that always goes to the nearest site and sees them all
+    high     highest prize of the first part; the other parts are lesser
+    rarity   highest over usual prize
+    span     side of the square, in time
+    share    limit, in percent of the tour that always goes to the nearest site and sees them all
     """
-    tops = [max(2, high - high * k // (2 * parts)) for k in range(parts)]
-    prior = tuple((0, top, max(1, top // 5)) for top in tops)
-    prize = tuple(zip(*(skewed_table(rng, triple, items) for triple in prior), strict=True))
-    places = rng.choice((span + 1) ** 2 - 1, size=items, replace=False)  # the last point is kept for the base
-    spots = np.stack((places // (span + 1), places % (span + 1)), axis=1)
+    side = span + 1
     middle = np.array([span // 2, span // 2])
-    spots[(spots == middle).all(axis=1)] = span
+    free = np.delete(np.arange(side**2), middle[0] * side + middle[1])
+    places = rng.choice(free, size=items, replace=False)
+    spots = np.stack((places // side, places % side), axis=1)
     # rounding up keeps the triangle inequality
     travel = np.ceil(np.hypot(*(spots[:, None] - spots).transpose(2, 0, 1))).astype(int)
     base = np.ceil(np.hypot(*(spots - middle).T)).astype(int)
-    whole = Orienteering(10**9, tuple(base.tolist()), tuple(map(tuple, travel.tolist())), prize, prior)
-    state = start(whole)
-    while (action := default(whole, state)) != FINISH:
-        state, _, _ = step(whole, state, action)
-    tour = whole.limit - state.left + way_home(whole, state.position)
-    return dataclasses.replace(whole, limit=max(2 * int(base.min()), tour * share // 100))
+    tops = [max(2, high - high * k // (2 * parts)) for k in range(parts)]
+    prior = tuple((0, top, max(1, top // rarity)) for top in tops)
+    columns = [skewed_table(rng, triple, items) for triple in prior]
+    prizes = sorted(zip(*columns, strict=True), key=sum)
+    remoteness = base + rng.integers(0, span // 4 + 1, items)
+    ranks = np.argsort(np.argsort(remoteness, kind="stable"))
+    prize = tuple(prizes[rank] for rank in ranks)
+    tour, here, left = 0, BASE, set(range(items))
+    while left:
+        times = base if here == BASE else travel[here]
+        here = min(left, key=lambda j: (times[j], j))
+        tour += int(times[here])
+        left.remove(here)
+    tour += int(base[here])
+    return Orienteering(
+        limit=max(2 * int(base.min()), tour * share // 100),
+        base_time=tuple(base.tolist()),
+        travel_time=tuple(map(tuple, travel.tolist())),
+        prize=prize,
+        prize_prior=prior,
+    )
 
 
 def check(theta: Orienteering) -> None:
@@ -170,11 +186,11 @@ def step(theta: Orienteering, state: State, action: Action) -> tuple[State, int,
 
 
 def default(theta: Orienteering, state: State) -> Action:
-    """Go to the nearest site in reach; home when there is none."""
+    """Stay close to home: of the sites in reach, the one nearest to the base; home when there is none."""
     near = in_reach(theta, state)
     if not near:
         return FINISH
-    return Action("visit", (min(near, key=lambda j: (leg(theta, state.position, j), j)),))
+    return Action("visit", (min(near, key=lambda j: (theta.base_time[j], j)),))
 
 
 def abandon(theta: Orienteering, state: State) -> int:
@@ -394,12 +410,12 @@ FAMILY = Family(
         },
     ),
     sizes={
-        "nano": {"items": 4, "parts": 1, "high": 9, "span": 6, "share": 65},
-        "small": {"items": 6, "parts": 5, "high": 20, "span": 20, "share": 65},
-        "medium": {"items": 8, "parts": 7, "high": 20, "span": 20, "share": 60},
-        "large": {"items": 9, "parts": 9, "high": 20, "span": 20, "share": 60},
-        "huge": {"items": 11, "parts": 11, "high": 20, "span": 20, "share": 60},
-        "long": {"items": 10, "parts": 6, "high": 20, "span": 20, "share": 60},
+        "nano": {"items": 6, "parts": 1, "high": 9, "rarity": 3, "span": 6, "share": 80},
+        "small": {"items": 6, "parts": 5, "high": 20, "rarity": 4, "span": 20, "share": 55},
+        "medium": {"items": 8, "parts": 7, "high": 20, "rarity": 4, "span": 20, "share": 55},
+        "large": {"items": 9, "parts": 9, "high": 20, "rarity": 4, "span": 20, "share": 55},
+        "huge": {"items": 11, "parts": 11, "high": 20, "rarity": 4, "span": 20, "share": 55},
+        "long": {"items": 10, "parts": 6, "high": 20, "rarity": 4, "span": 20, "share": 55},
     },
     theta_type=Orienteering,
     draw=draw,

@@ -256,7 +256,7 @@ FAMILY = Family(
                 "You have {stock} {goods} in all. While one {item} is posted, as many are sold as that "
                 '{period} wants under that {item} ("{label_demand}"), or all you have left if that is less; '
                 'none can be held back. Each one sold earns the {item}\'s "{label_price}".',
-                'What a {period} asks for depends on the {item} posted ("{label_demand}") and must be '
+                'What one {period} asks for depends on the {item} posted ("{label_demand}") and must be '
                 "served as far as your {stock} {goods} still reach. The earnings are the number sold times "
                 'the "{label_price}" of the {item} posted.',
                 'Sales of one {period}: the lesser of two numbers, the "{label_demand}" for the {item} '

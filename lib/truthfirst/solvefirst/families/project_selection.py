@@ -1,16 +1,17 @@
 """Project selection: a fund that grows by the projects it pays for.
 
 Sets        periods t = 1..T, projects i = 1..n
-Parameters  cost k[i] >= 0, predecessor p[i] (a project, or -1: none), cash c[i,a] >= 0 that a running project pays
-            in the a-th period of its life, a = 1..T (hidden), fund F >= 0 at the start
-Decision    in each period start one project that has not been started, with k[i] <= fund and p[i] started in an
-            earlier period, or wait
+Parameters  cost k[i] >= 0, predecessor p[i] (a project, or -1: none), cash c[i,a] >= 0 that a running project
+            pays in the a-th period of its life, a = 1..T (hidden), fund F >= 0 at the start
+Decision    in each period start one project that has not been started, with k[i] <= fund and p[i] started in
+            an earlier period, or wait
 Dynamics    starting takes k[i] out of the fund; at the close of the period every running project, the new one
             too, pays its cash into the fund (a = 1 for a new project); then the next period opens
 Objective   maximise the growth of the fund: cash received up to the end of period T minus costs
 
 Starts are binary variables (project, period); the fund makes every period's constraint depend on all earlier
-starts. A start that could not earn its cost back, even with all that it makes possible, is left out of the model.
+starts. A start that could not earn its cost back, even with all that it makes possible, is left out of the
+model.
 
 Source: Weingartner, "Mathematical Programming and the Analysis of Capital Budgeting Problems", 1963 (capital
 rationing over time); Lorie and Savage, "Three problems in rationing capital", Journal of Business 28, 1955.
@@ -49,10 +50,11 @@ from .base import (
 
 @dataclass(frozen=True, slots=True)
 class ProjectSelection:
-    """Parameters; `cash` has shape (n, T), in money; its prior is one triple for all, or one a period of life.
+    """Parameters; `cash` has shape (n, T), in money; its prior is one triple for all, or one a period of
+    life.
 
-    running   projects started before the first period, in rising order: residuals only. Their rows of cash are
-              what they still pay.
+    running   projects started before the first period, in rising order: residuals only. Their rows of cash
+              are what they still pay.
     """
 
     cash: tuple[tuple[int, ...], ...]
@@ -72,27 +74,27 @@ class State(NamedTuple):
 
 
 def draw(rng: np.random.Generator, periods: int, items: int, high: int) -> ProjectSelection:
-    """Draw skewed cash, costs of two to four typical cash payments, and a fund for one or two projects.
+    """Draw skewed cash, costs that take long to earn back, and a fund for two or three starts.
 
     Where the baseline happens to come close to the optimum, draw again (at most five times).
     """
     tops = [max(2, high - high * a // (2 * periods)) for a in range(periods)]
     prior = tuple((0, top, max(1, top // 3)) for top in tops)
-    usual = max(1, high // 3)
+    usual = periods * max(1, high // 3)
     for _ in range(6):
         columns = [skewed_table(rng, triple, items) for triple in prior]
-        cost = rng.integers(usual * 2, usual * min(4, periods) + 1, items)
+        cost = rng.integers(usual * 9 // 20, usual * 4 // 5 + 1, items)
         order = rng.permutation(items).tolist()
         predecessor = [-1] * items
         for place in range(1, items):
-            if rng.random() < 0.4:
+            if rng.random() < 0.5:
                 predecessor[order[place]] = order[int(rng.integers(place))]
-        fund = int(rng.integers(cost.max(), usual * 6 + 1))
+        fund = int(rng.integers(usual * 3 // 2, usual * 2 + 1))
         theta = ProjectSelection(
             tuple(zip(*columns, strict=True)), prior, tuple(cost.tolist()), tuple(predecessor), fund
         )
         solution = FAMILY.solve(theta)
-        if solution.span >= solution.required_margin:
+        if solution.span >= max(solution.required_margin, solution.u_star // 2):
             break
     return theta
 
@@ -132,8 +134,8 @@ def startable(theta: ProjectSelection, state: State) -> list[int]:
     """Return the projects that may be started now."""
     return [
         i
-        for i, (since, cost, before) in enumerate(zip(state.started, theta.cost, theta.predecessor, strict=True))
-        if since < 0 and cost <= state.fund and (before < 0 or state.started[before] >= 0)
+        for i, (cost, before) in enumerate(zip(theta.cost, theta.predecessor, strict=True))
+        if state.started[i] < 0 and cost <= state.fund and (before < 0 or state.started[before] >= 0)
     ]
 
 
@@ -160,9 +162,9 @@ def step(theta: ProjectSelection, state: State, action: Action) -> tuple[State, 
 
 
 def default(theta: ProjectSelection, state: State) -> Action:
-    """Start the cheapest project that would usually earn its cost back by the end."""
+    """Start the first project on the list that would usually earn its cost back by the end."""
     left = len(theta.cash[0]) - state.period
-    for i in sorted(startable(theta, state), key=lambda i: theta.cost[i]):
+    for i in startable(theta, state):
         if sum(published(theta, ("cash", i, age))[2] for age in range(left)) > theta.cost[i]:
             return Action("start", (i,))
     return Action("wait")
@@ -199,7 +201,7 @@ def observe(theta: ProjectSelection, state: State) -> dict[str, int]:
 
 
 def worthwhile(theta: ProjectSelection) -> list[tuple[int, int]]:
-    """List (project, period) of starts that could pay: its net cash, and at best that of all that it opens up."""
+    """List (project, period) of starts that could pay, counting all that they open up at its best."""
     items, periods = len(theta.cash), len(theta.cash[0])
     net = np.cumsum(theta.cash, axis=1)[:, ::-1] - np.array(theta.cost)[:, None]  # by period of the start
     promise: dict[tuple[int, int], int] = {}
@@ -268,9 +270,9 @@ def optimum(theta: ProjectSelection) -> Optimum:
 def bound(theta: ProjectSelection) -> int:
     """Label-setting dynamic programme over sets of started projects.
 
-    A label is the course of the fund if nothing more is started: its level before every later period and at the
-    end. Of two labels with the same set, one that is nowhere higher is dropped; so is one that cannot beat the
-    best end found, even if it started everything else now.
+    A label is the course of the fund if nothing more is started: its level before every later period and at
+    the end. Of two labels with the same set, one that is nowhere higher is dropped; so is one that cannot
+    beat the best end found, even if it started everything else now.
     """
     items, periods = len(theta.cash), len(theta.cash[0])
     flows = np.zeros((items, periods + 1), dtype=np.int64)
@@ -294,7 +296,7 @@ def bound(theta: ProjectSelection) -> int:
                     best = max(best, int(after[:, -1].max()))
         labels = {}
         for done, groups in grown.items():
-            hope = sum(sorted((int(nets[i]) for i in range(items) if not done >> i & 1))[-(periods - t) :])
+            hope = sum(sorted(int(nets[i]) for i in range(items) if not done >> i & 1)[-(periods - t) :])
             rows = np.vstack(groups)
             rows = rows[rows[:, -1] + hope > best]
             if len(rows):
@@ -337,59 +339,66 @@ FAMILY = Family(
     texts=Texts(
         rules=(
             (
-                "There are {n_period} {periods}, taken in order. In each of them you either start one of the {n_item} "
-                "{items} with {tool_start} or let the {period} pass with {tool_wait}; either call closes the "
-                "{period}. No {item} can be started twice.",
-                "Every {period}, from the first to number {n_period}, takes exactly one decision: {tool_start} for "
-                "one {item} not started before, or {tool_wait} for none. More than one start in the same {period} is "
-                "impossible.",
-                "One call moves you on by one {period}, {n_period} in all: {tool_wait} starts nothing, {tool_start} "
-                "starts the named {item}. Each of the {n_item} {items} can be started once at most and is never "
-                "stopped.",
+                "There are {n_period} {periods}, taken in order. In each of them you either start one of "
+                "the {n_item} {items} with {tool_start} or let the {period} pass with {tool_wait}; either "
+                "call closes the {period}. No {item} can be started twice.",
+                "Every {period}, from the first to number {n_period}, takes exactly one decision: "
+                "{tool_start} for one {item} not started before, or {tool_wait} for none. More than one "
+                "start in the same {period} is impossible.",
+                "One call moves you on by one {period}, {n_period} in all: {tool_wait} starts nothing, "
+                "{tool_start} starts the named {item}. Each of the {n_item} {items} can be started once at "
+                "most and is never stopped.",
             ),
             (
-                'A start takes the "{label_cost}" of the {item} out of the fund, which holds {fund} {money} before '
-                "the first {period}. It is possible only if the fund covers that sum at the opening of the {period}, "
-                'and only if the {item} named under "{label_predecessor}", if there is one, was started in some '
-                "earlier {period}.",
-                "Two conditions for a start: what is in the fund when the {period} opens, {fund} {money} at the very "
-                'first, must be no less than the "{label_cost}", which is then deducted; and where another {item} is '
-                'given as "{label_predecessor}", that one must have been started in one of the {periods} before.',
-                'Whoever starts one of the {items} pays its "{label_cost}" at once from the fund ({fund} {money} to '
-                "begin with), and the fund may not go below zero; cash of the same {period} comes too late to help. "
-                'Besides, the "{label_predecessor}" must already be running from an earlier {period}, unless there '
-                "is none.",
+                'A start takes the "{label_cost}" of the {item} out of the fund, which holds {fund} {money} '
+                "before the first {period}. It is possible only if the fund covers that sum at the opening "
+                'of the {period}, and only if the {item} named under "{label_predecessor}", if there is '
+                "one, was started in some earlier {period}.",
+                "Two conditions for a start: what is in the fund when the {period} opens, {fund} {money} at "
+                'the very first, must be no less than the "{label_cost}", which is then deducted; and where '
+                'another {item} is given as "{label_predecessor}", that one must have been started in one '
+                "of the {periods} before.",
+                'Whoever starts one of the {items} pays its "{label_cost}" at once from the fund ({fund} '
+                "{money} to begin with), and the fund may not go below zero; cash of the same {period} "
+                'comes too late to help. Besides, the "{label_predecessor}" must already be running from an '
+                "earlier {period}, unless there is none.",
             ),
             (
-                'At the close of every {period}, each {item} that runs pays its "{label_cash}" into the fund, '
-                "counted by the {periods} of its own life: number 1 at the close of the {period} in which it was "
-                "started, the next one {period} later, and so on. You see what was paid.",
-                "Cash comes in when the {period} closes, from all {items} started so far, the newest included. The "
-                '"{label_cash}" follows the age: figure number 1 belongs to the {period} of the start, the next '
-                "figure to the {period} after it, and so on in step. The payments become known when made.",
-                'The "{label_cash}" of one {item} is a row of figures, used up one by one. The {period} of the start '
-                "brings, at its close, figure number 1; each further {period} brings the one after. All that is paid "
-                "goes into the fund, can be spent from the next {period} on, and is shown to you.",
+                'At the close of every {period}, each {item} that runs pays its "{label_cash}" into the '
+                "fund, counted by the {periods} of its own life: number 1 at the close of the {period} in "
+                "which it was started, the next one {period} later, and so on. You see what was paid.",
+                "Cash comes in when the {period} closes, from all {items} started so far, the newest "
+                'included. The "{label_cash}" follows the age: figure number 1 belongs to the {period} of '
+                "the start, the next figure to the {period} after it, and so on in step. The payments "
+                "become known when made.",
+                'The "{label_cash}" of one {item} is a row of figures, used up one by one. The {period} of '
+                "the start brings, at its close, figure number 1; each further {period} brings the one "
+                "after. All that is paid goes into the fund, can be spent from the next {period} on, and is "
+                "shown to you.",
             ),
             (
-                "Payments stop with the close of {period} number {n_period}; later figures are lost. If you stop "
-                "deciding earlier, nothing more is started, but whatever runs goes on paying up to that end.",
-                "After the last of the {n_period} {periods} nothing is paid any more, whatever figures remain. "
-                "In {periods} that you leave undecided nothing new begins, and the running {items} pay as before.",
-                "The close of the last {period} is the end: what any unfinished row would still have brought does not "
-                "count. Stopping before it is the same as waiting in all {periods} that are left.",
+                "Payments stop with the close of {period} number {n_period}; later figures are lost. If you "
+                "stop deciding earlier, nothing more is started, but whatever runs goes on paying up to "
+                "that end.",
+                "After the last of the {n_period} {periods} nothing is paid any more, whatever figures "
+                "remain. In {periods} that you leave undecided nothing new begins, and the running {items} "
+                "pay as before.",
+                "The close of the last {period} is the end: what any unfinished row would still have "
+                "brought does not count. Stopping before it is the same as waiting in all {periods} that "
+                "are left.",
             ),
         ),
         goal=(
-            "Let the fund grow: your result is all {money} received as cash minus all {money} spent on starts.",
-            "What counts is the fund after the last {period} less what it held at first, in {money}. Make this growth "
-            "as large as you can.",
-            "Cash received counts for you, the price of every start against you. The difference in {money}, over all "
-            "{n_period} {periods}, should be as large as possible.",
+            "Let the fund grow: your result is all {money} received as cash minus all {money} spent on "
+            "starts.",
+            "What counts is the fund after the last {period} less what it held at first, in {money}. Make "
+            "this growth as large as you can.",
+            "Cash received counts for you, the price of every start against you. The difference in {money}, "
+            "over all {n_period} {periods}, should be as large as possible.",
         ),
         status=(
-            "current {period}: {now}; {money} in the fund: {in_fund}; {items} running: {running_now}; {periods} "
-            "left: {periods_left}."
+            "current {period}: {now}; {money} in the fund: {in_fund}; {items} running: {running_now}; "
+            "{periods} left: {periods_left}."
         ),
         outcomes={
             "start": "started: {item}; {money} gained in this {period}, cash less cost: {gain}.",

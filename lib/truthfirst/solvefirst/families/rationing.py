@@ -204,7 +204,7 @@ FAMILY = Family(
                 "{period}; a first unit is worth its {label_value}, and each further unit to the same {item} in "
                 "the same {period} is worth {decline} {money} less than the unit before, never below 0.",
                 "What you release in one {period} finds its own way to the best use among the {n_item} {items}. "
-                "The first unit an {item} gets is worth the {label_value} of that {item} in that {period}; every "
+                "The first unit that any {item} gets is worth the {label_value} of that {item} in that {period}; every "
                 "further one loses {decline} {money} of worth (never below 0), and no {item} takes more than "
                 "{limit} {goods} in one {period}.",
                 "The best claims come first, always: of the {n_item} {items}, each can take up to {limit} {goods} "

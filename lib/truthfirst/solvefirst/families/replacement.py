@@ -99,8 +99,10 @@ def check(theta: Replacement) -> None:
     if isinstance(theta.upkeep_prior[0], tuple):
         found = len(theta.upkeep_prior)
         require(found == ages, "upkeep_prior", found, f"expected one triple for each of {ages} ages")
-    require(0 <= theta.model < items, "model", theta.model, f"must be a model 0..{items - 1}")
-    require(theta.age >= 1, "age", theta.age, "must be at least 1")
+    require(theta.model in range(items), "model", theta.model, f"must be a model 0..{items - 1}")
+    require(
+        isinstance(theta.age, int) and theta.age >= 1, "age", theta.age, "must be an integer of at least 1"
+    )
 
 
 def counts(theta: Replacement) -> dict[str, int]:

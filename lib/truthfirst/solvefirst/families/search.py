@@ -90,8 +90,8 @@ def check(theta: Search) -> None:
     if isinstance(theta.prize_prior[0], tuple):
         found = len(theta.prize_prior)
         require(found == items, "prize_prior", found, f"expected one triple for each of {items} boxes")
-    known = sorted({i for i in theta.opened if 0 <= i < items})
-    require(list(theta.opened) == known, "opened", theta.opened, f"expected boxes 0..{items - 1}, ascending")
+    known = tuple(i for i in range(items) if isinstance(theta.opened, tuple) and i in theta.opened)
+    require(theta.opened == known, "opened", theta.opened, f"expected boxes 0..{items - 1}, ascending")
 
 
 def counts(theta: Search) -> dict[str, int]:
@@ -123,12 +123,13 @@ def step(theta: Search, state: State, action: Action) -> tuple[State, int, dict[
 
 
 def default(theta: Search, state: State) -> Action:
-    """Open the box that is usually the best after its fee, and take what it holds."""
+    """Always compare two: open the two boxes that are usually best after their fees, take the better one."""
     usual = [published(theta, ("prize", state.period, i))[2] - fee for i, fee in enumerate(theta.fee)]
-    favourite = usual.index(max(usual))
-    if state.opened or usual[favourite] <= 0:
-        return Action("take")
-    return Action("open", (favourite,))
+    favourites = sorted(range(len(usual)), key=lambda i: (-usual[i], i))[:2]
+    for i in favourites:
+        if usual[i] > 0 and i not in state.opened:
+            return Action("open", (i,))
+    return Action("take")
 
 
 def abandon(theta: Search, state: State) -> int:
@@ -257,26 +258,28 @@ FAMILY = Family(
                 '{n_item} {items} closed and with new contents; the "{label_fee}" of each stays as it was.',
                 "Of everything opened in one {period} only the best counts, and {tool_take} pays it out (or "
                 "0, when nothing was opened). Earlier finds cannot be called on: with every new {period} "
-                "all {n_item} {items} are closed again and filled anew, at unchanged fees.",
+                'all {n_item} {items} are closed again and filled anew, while the "{label_fee}" of each is '
+                "unchanged.",
                 "What you saw in one {period} is of use in that {period} only. {tool_take} turns the "
                 'highest "{label_prize}" opened there into gain, nothing opened meaning 0; afterwards all '
-                "contents change, every {item} is shut, and no fee does change.",
+                'contents change and every {item} is shut, at the same "{label_fee}" as before.',
             ),
             (
-                "If you stop early, no fee is returned, a prize seen but not yet taken is lost, and the "
-                "{periods} that you did not reach bring 0.",
+                "If you stop early, nothing paid for {tool_open} is returned, what you saw but did not take "
+                "is lost, and the {periods} that you did not reach bring 0.",
                 "Whatever has not been taken with {tool_take} when you stop does not count; {periods} left "
-                "out neither earn nor cost anything, while fees already paid stay paid.",
-                "Nobody takes a prize in your stead. Stopping before the end means 0 for the current "
-                "{period} and for each later one, with past fees still charged.",
+                "out neither earn nor cost anything, while all that was charged stays charged.",
+                "Nobody calls {tool_take} in your stead. Stopping before the end means 0 for the current "
+                "{period} and for each later one, with every past {tool_open} still charged.",
             ),
         ),
         goal=(
-            "Make the prizes taken, less all fees paid, as large as possible in {money} over the {n_period} "
-            "{periods}.",
-            "Your result is counted in {money}: the sum of what {tool_take} paid minus the sum of the fees. "
-            "More is better.",
-            "What is wanted is the highest total of {money}, every prize taken added and every fee deducted.",
+            "Make what {tool_take} brings in, less all that {tool_open} costs, as large as possible in "
+            "{money} over the {n_period} {periods}.",
+            "Your result is counted in {money}: the sum of what {tool_take} paid minus the sum of what "
+            "{tool_open} cost. More is better.",
+            "What is wanted is the highest total of {money}, everything taken being added and every opening "
+            "deducted.",
         ),
         status=(
             "current {period}: {now}; {items} opened in it: {opened_now}; best seen in it, in {money}: "

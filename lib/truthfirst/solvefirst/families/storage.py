@@ -282,8 +282,8 @@ FAMILY = Family(
             ),
             (
                 'Every unit bought costs the "{label_buy_price}" of that {period}, every unit sold earns '
-                'its "{label_sell_price}". A price comes to light when you trade at it, or when you ask; a '
-                "{period} in which nothing moves shows neither.",
+                'its "{label_sell_price}". A price comes to light when you trade at it, or when you ask; '
+                "any {period} in which nothing moves shows neither.",
                 'Both prices belong to the {period} of the trade: pay "{label_buy_price}" times the amount, '
                 'or receive "{label_sell_price}" times the amount. If you trade you see the price that '
                 "applied, and only that one.",
@@ -292,13 +292,13 @@ FAMILY = Family(
                 "from then on; waiting reveals none.",
             ),
             (
-                "After the decision of each {period}, {loss} of the {goods} in store are lost, or all of "
-                "them if there are fewer. When the last {period} is over, or when you stop earlier, what is "
-                "still stored brings nothing.",
-                "Every {period} ends with a loss: {loss} {goods} vanish from whatever is then in store, "
-                "down to an empty store at worst, whether you traded or not. Stored {goods} have no value "
-                "in the end, and {periods} you do not play bring and cost nothing.",
-                "The store leaks. When a {period} closes, its content drops by {loss}, but not below 0. "
+                "After the decision of each {period} the store loses {loss} of its {goods}, or all of them "
+                "if it holds fewer. When the last {period} is over, or when you stop earlier, what is still "
+                "stored brings nothing.",
+                "Every {period}, whether you traded or not, ends with {loss} {goods} less than are then in "
+                "store, down to an empty store at worst. Stored {goods} have no value in the end, and "
+                "{periods} you do not play bring and cost nothing.",
+                "The store leaks. As every {period} closes, its content drops by {loss}, but not below 0. "
                 "Nothing is paid for the content at the very end, and if you leave early, the {periods} you "
                 "skip neither earn nor cost anything.",
             ),
@@ -318,7 +318,7 @@ FAMILY = Family(
         },
     ),
     sizes={
-        "nano": {"periods": 3, "high": 9, "rate": 3, "capacity": 6, "loss": 1, "swing": 25},
+        "nano": {"periods": 3, "high": 9, "rate": 3, "capacity": 5, "loss": 1, "swing": 15},
         "small": {"periods": 10, "high": 30, "rate": 4, "capacity": 10, "loss": 1, "swing": 50},
         "medium": {"periods": 14, "high": 30, "rate": 4, "capacity": 12, "loss": 1, "swing": 50},
         "large": {"periods": 18, "high": 40, "rate": 5, "capacity": 16, "loss": 1, "swing": 50},

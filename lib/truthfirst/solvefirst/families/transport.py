@@ -1,17 +1,18 @@
 """Transport: what goes from which source to which sink.
 
 Sets        sources i = 1..n, sinks j = 1..m
-Parameters  supply s[i] >= 0, need b[j] >= 0, cost c[i,j] >= 0 of each unit on the route i to j (hidden), penalty
-            p >= 0 for each unit of need that is never delivered
+Parameters  supply s[i] >= 0, need b[j] >= 0, cost c[i,j] >= 0 of each unit on the route i to j (hidden),
+            penalty p >= 0 for each unit of need that is never delivered
 Decision    the next shipment (i, j, x): 1 <= x <= min(supply left at i, need left at j)
 Dynamics    x units leave i for j at once and cost c[i,j] x; supply left and need left fall by x
 Objective   maximise minus the total of shipping costs and p times the need left undelivered at the end
 
-The order of the shipments is free and does not matter. A linear programme with integer vertices, solved through
-PuLP; a vertex uses at most n + m - 1 routes. Proved by a min-cost flow of another library.
+The order of the shipments is free and does not matter. A linear programme with integer vertices, solved
+through PuLP; a vertex uses at most n + m - 1 routes. Proved by a min-cost flow of another library.
 
 Source: Hitchcock, "The distribution of a product from several sources to numerous localities", Journal of
-Mathematics and Physics 20, 1941; Dantzig, "Application of the simplex method to a transportation problem", 1951.
+Mathematics and Physics 20, 1941; Dantzig, "Application of the simplex method to a transportation problem",
+1951.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from .base import (
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Parameters; `cost` has shape (n, m), in money a unit; its prior is one triple for all, or one a sink."""
+    """Parameters; `cost` has shape (n, m), in money; its prior is one triple for all, or one a sink."""
 
     cost: tuple[tuple[int, ...], ...]
     cost_prior: tuple[tuple[int, int, int], ...] | tuple[int, int, int]
@@ -78,7 +79,7 @@ def draw(rng: np.random.Generator, items: int, sinks: int, high: int, units: int
         amounts = tuple(supply.tolist()), tuple(need.tolist())
         theta = Transport(tuple(zip(*columns, strict=True)), prior, *amounts, shortage)
         solution = FAMILY.solve(theta)
-        if solution.span >= solution.required_margin:
+        if solution.span >= max(solution.required_margin, -solution.u_star // 5):
             break
     return theta
 
@@ -183,7 +184,7 @@ def optimum(theta: Transport) -> Optimum:
 
 def bound(theta: Transport) -> int:
     """Network simplex: all need flows from one pool, through the sources or, at the penalty, past them."""
-    network = nx.DiGraph()
+    network: nx.DiGraph = nx.DiGraph()
     network.add_node("pool", demand=-sum(theta.need))
     for i, stock in enumerate(theta.supply):
         network.add_edge("pool", ("source", i), capacity=stock, weight=0)
@@ -216,53 +217,57 @@ FAMILY = Family(
     texts=Texts(
         rules=(
             (
-                'Each of the {n_item} {items} holds its "{label_supply}" of {goods}, and each of the {n_sink} {sinks} '
-                'asks for its "{label_need}". {tool_ship} moves an amount from one {item} to one {sink}.',
-                "{n_item} {items} can give {goods} and {n_sink} {sinks} want them. How many the one can give stands "
-                'under "{label_supply}", how many the other wants under "{label_need}"; with {tool_ship} you send '
-                "some from one {item} to one {sink}.",
-                "You settle with {tool_ship} which {item} delivers how many {goods} to which {sink}, one shipment at "
-                'a time. No {item} has more to give in all than its "{label_supply}"; no {sink} takes more in all '
-                'than its "{label_need}".',
+                'Each of the {n_item} {items} holds its "{label_supply}" of {goods}, and each of the '
+                '{n_sink} {sinks} asks for its "{label_need}". {tool_ship} moves an amount from one {item} '
+                "to one {sink}.",
+                "{n_item} {items} can give {goods} and {n_sink} {sinks} want them. How many the one can "
+                'give stands under "{label_supply}", how many the other wants under "{label_need}"; with '
+                "{tool_ship} you send some from one {item} to one {sink}.",
+                "You settle with {tool_ship} which {item} delivers how many {goods} to which {sink}, one "
+                'shipment at a time. No {item} has more to give in all than its "{label_supply}"; no {sink} '
+                'takes more in all than its "{label_need}".',
             ),
             (
-                "A shipment is a whole number of {goods}, at least 1 and at most what the {item} has left and the "
-                "{sink} still lacks. The same route may be used again, shipments may come in any order, and none "
-                "can be called back.",
-                "Send any whole number from 1 up to the smaller of two figures: what is left at the {item}, what is "
-                "still wanted at the {sink}. Order does not matter, repeated use of one route is allowed, and what "
-                "is sent stays sent.",
-                "Amounts are whole and never 0. They can exceed neither the rest at the {item} nor the open need of "
-                "the {sink}. You are free in the order and may split a delivery, but nothing is ever taken back.",
+                "A shipment is a whole number of {goods}, at least 1 and at most what the {item} has left "
+                "and the {sink} still lacks. The same route may be used again, shipments may come in any "
+                "order, and none can be called back.",
+                "Send any whole number from 1 up to the smaller of two figures: what is left at the {item}, "
+                "what is still wanted at the {sink}. Order does not matter, repeated use of one route is "
+                "allowed, and what is sent stays sent.",
+                "Amounts are whole and never 0. They can exceed neither the rest at the {item} nor the open "
+                "need of the {sink}. You are free in the order and may split a delivery, but nothing is "
+                "ever taken back.",
             ),
             (
-                'Every unit pays the "{label_cost}" of its route, that is, of this {item} with this {sink}; there '
-                "is no charge for the shipment as such. Shipping on a route shows its figure.",
-                'The charge for a shipment is its amount times the "{label_cost}" that holds between the {item} and '
-                "the {sink}, neither more nor less. You see this figure once you have shipped that way.",
-                'Between each {item} and each {sink} a unit costs the "{label_cost}" of just that combination. The '
-                "charge grows in step with the amount, and the first shipment reveals the rate.",
+                'Every unit pays the "{label_cost}" of its route, that is, of this {item} with this {sink}; '
+                "there is no charge for the shipment as such. Shipping on a route shows its figure.",
+                'The charge for a shipment is its amount times the "{label_cost}" that holds between the '
+                "{item} and the {sink}, neither more nor less. You see this figure once you have shipped "
+                "that way.",
+                'Between each {item} and each {sink} a unit costs the "{label_cost}" of just that '
+                "combination. The charge grows in step with the amount, and the first shipment reveals the "
+                "rate.",
             ),
             (
-                "At the end, each unit that some {sink} asked for and did not get costs {shortage} {money}. The {goods} "
-                "left at the {items} are worth nothing and cost nothing. You may stop whenever you like; all is over "
-                "when no {item} has anything left or no {sink} lacks anything.",
+                "At the end, each unit that some {sink} asked for and did not get costs {shortage} {money}. "
+                "The {goods} left at the {items} are worth nothing and cost nothing. You may stop whenever "
+                "you like; all is over when no {item} has anything left or no {sink} lacks anything.",
                 "Whatever is still wanting when you stop, or when nothing more can be shipped, is charged at "
                 "{shortage} {money} a unit, the same for all {sinks}. What the {items} keep does not count.",
-                "Delivering is not compulsory: need that stays open is settled in the end with {shortage} {money} "
-                "for every unit, be it that you stopped or that supplies ran out. Unused supplies are free of charge "
-                "and without value.",
+                "Delivering is not compulsory: need that stays open is settled in the end with {shortage} "
+                "{money} for every unit, be it that you stopped or that supplies ran out. Unused supplies "
+                "are free of charge and without value.",
             ),
         ),
         goal=(
-            "Everything counts as a cost in {money}, a gain below zero: bring the total of shipping and unmet need "
-            "as close to zero as you can.",
-            "Your result is minus the {money} paid for all shipments and for all need left open; the higher (the "
-            "less negative), the better.",
-            "Pay as few {money} as possible, routes and undelivered units taken together. The sum, with a minus sign, "
-            "is your result.",
+            "Everything counts as a cost in {money}, a gain below zero: bring the total of shipping and "
+            "unmet need as close to zero as you can.",
+            "Your result is minus the {money} paid for all shipments and for all need left open; the higher "
+            "(the less negative), the better.",
+            "Pay as few {money} as possible, routes and undelivered units taken together. The sum, with a "
+            "minus sign, is your result.",
         ),
-        status="{goods} left at the {items}: {supply_left}; {goods} still wanted by the {sinks}: {need_left}.",
+        status="{goods} left at the {items}: {supply_left}; {goods} wanted by the {sinks}: {need_left}.",
         outcomes={"ship": "from: {item}; to: {sink}; {goods} shipped: {amount}; {money} gained: {gain}."},
     ),
     sizes={

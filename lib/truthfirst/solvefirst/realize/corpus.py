@@ -107,6 +107,8 @@ def _documents(file: Path, name: str) -> Iterator[tuple[str, Passage | str]]:
     try:
         if suffix == ".parquet":
             rows = pd.read_parquet(file).to_dict("records")
+            if not rows:
+                yield name, "empty"
             for number, row in enumerate(rows):
                 yield (
                     f"{name}#{number}",
@@ -124,12 +126,14 @@ def _documents(file: Path, name: str) -> Iterator[tuple[str, Passage | str]]:
         yield name, "binary"
         return
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         yield name, f"not UTF-8 text (byte {error.start})"
         return
     if suffix == ".jsonl":
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(
+            text.split("\n"), start=1
+        ):  # other separators may stand inside a string
             if line.strip():
                 yield f"{name}#{number}", _json_line(f"{name}#{number}", line)
         return
@@ -149,8 +153,9 @@ def _documents(file: Path, name: str) -> Iterator[tuple[str, Passage | str]]:
 def _json_line(name: str, line: str) -> Passage | str:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        return f"not JSON ({error.msg})"
+        json.dumps(row, ensure_ascii=False).encode()  # escaped lone surrogates are no text
+    except (ValueError, RecursionError) as error:
+        return f"not JSON ({error})"
     return _passage(name, row) if isinstance(row, dict) else "not a JSON object with a text field"
 
 

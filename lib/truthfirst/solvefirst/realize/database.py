@@ -2,11 +2,13 @@
 
 Built from theta and a spec; it never holds a hidden entry until a probe or a decision has revealed it. Every
 query of an agent runs read-only under an authorizer, with a bound on steps (not on time, so that replies are
-deterministic), on rows and on text.
+deterministic), on rows and on text. WITH is not read: SQLite expands nested common tables while it compiles, where
+nothing bounds it. LIKE is our own, since SQLite's takes one step however long its texts are.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +20,10 @@ from .spec import WorldSpec
 MAX_ROWS = 40
 MAX_REPLY = 2_000
 MAX_STEPS = 200_000
+MAX_LENGTH = 4_000  # characters of one value; a sort may hold many of them
+LETTERS_A_STEP = 5  # what LIKE compares for the price of one step
 _FUNCTIONS = frozenset(
-    "count sum avg min max total abs round coalesce ifnull nullif length lower upper substr like instr group_concat"
+    "count sum avg min max total abs round coalesce ifnull nullif length lower upper substr like group_concat"
     " row_number rank dense_rank lag lead first_value last_value".split()
 )
 
@@ -167,8 +171,11 @@ class Ledger:
         self._connection = sqlite3.connect(":memory:")
         self._connection.deserialize(data)
         self._guarded = False
+        self._steps = 0
         self._connection.set_authorizer(self._authorize)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        for arguments in (2, 3):
+            self._connection.create_function("like", arguments, self._like, deterministic=True)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LENGTH)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 2_000)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 40)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 8)
@@ -208,20 +215,16 @@ class Ledger:
 
     def query(self, sql: str) -> str:
         """Run one SELECT and return its rows as text; raise QueryError with a short reason."""
-        budget = [MAX_STEPS // 1_000]
-
-        def tick() -> int:
-            budget[0] -= 1
-            return budget[0] <= 0
-
-        self._guarded = True
-        self._connection.set_progress_handler(tick, 1_000)
+        if re.search(r"\bwith\b", sql, re.IGNORECASE):
+            raise QueryError("WITH is not read; send one SELECT over the published tables")
+        self._guarded, self._steps = True, MAX_STEPS
+        self._connection.set_progress_handler(self._tick, 1_000)
         try:
             cursor = self._connection.execute(sql)
             rows = cursor.fetchmany(MAX_ROWS + 1)
             names = [column[0] for column in cursor.description or ()]
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-            reason = "it takes too many steps" if budget[0] <= 0 else str(error)
+            reason = "it takes too many steps" if self._steps <= 0 else str(error)
             raise QueryError(f"{reason[:160]}; send one SELECT over the published tables") from error
         finally:
             self._guarded = False
@@ -238,6 +241,19 @@ class Ledger:
         text = "\n".join(lines)
         return text if len(text) <= MAX_REPLY else text[:MAX_REPLY] + " (cut)"
 
+    def _tick(self) -> int:
+        self._steps -= 1_000
+        return self._steps <= 0
+
+    def _like(self, pattern: object, text: object, escape: object = "") -> bool | None:
+        """LIKE as SQLite calls it; an exception here ends the query."""
+        if pattern is None or text is None or escape is None:
+            return None
+        self._steps -= (len(str(pattern)) + 1) * (len(str(text)) + 1) // LETTERS_A_STEP
+        if self._steps <= 0:
+            raise QueryError("it takes too many steps")
+        return like(str(pattern), str(text), str(escape))
+
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         if not self._guarded or action in (
             sqlite3.SQLITE_SELECT,
@@ -248,3 +264,26 @@ class Ledger:
         if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _FUNCTIONS:
             return sqlite3.SQLITE_OK
         return sqlite3.SQLITE_DENY
+
+
+def like(pattern: str, text: str, escape: str = "") -> bool:
+    """Say whether `text` matches an SQL LIKE pattern, case ignored, in O(len(pattern) len(text))."""
+    tokens, letters = [], iter(pattern)
+    for letter in letters:
+        literal = letter not in "%_" or letter == escape
+        tokens.append(f"={next(letters, '') if letter == escape else letter}".lower() if literal else letter)
+    text = text.lower()
+    token = position = begin = 0
+    wildcard = -1  # the last % that was passed; `begin` is where the text after it began
+    while position < len(text):
+        wanted = tokens[token] if token < len(tokens) else ""
+        if wanted == "%":
+            wildcard, begin, token = token, position, token + 1
+        elif wanted in ("_", f"={text[position]}"):
+            token, position = token + 1, position + 1
+        elif wildcard >= 0:
+            begin += 1
+            token, position = wildcard + 1, begin
+        else:
+            return False
+    return all(rest == "%" for rest in tokens[token:])

@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from ...streams import derive
 from ...types import Form
 from ..families.base import Entity, Family, Field, Key, Theta, entry, published
 from .database import member, public_tables, schema_text
@@ -54,7 +55,7 @@ def messages(
 
 
 def _choose(options: Sequence[str], phrasing: int, salt: int) -> str:
-    return options[(phrasing // (salt + 1) + salt * 31 + phrasing) % len(options)]
+    return options[derive(phrasing, "phrasing", salt) % len(options)]
 
 
 def _how_to_act(family: Family, theta: Theta, spec: WorldSpec, form: Form, turn_budget: int) -> str:

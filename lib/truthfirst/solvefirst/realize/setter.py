@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ..families.base import Family
-from .corpus import Passage, Voice, load_voices, nearest_domain
+from .corpus import EntityCasting, Passage, Voice, load_voices, nearest_domain
 from .spec import (
     RESERVED,
     EntityWords,
@@ -43,6 +43,9 @@ class Setter(Protocol):
     def write(self, task: SetterTask, rng: np.random.Generator) -> WorldSpec: ...
 
 
+COMMON_ENTITIES = {"level": EntityCasting(singular="stock level", plural="stock levels")}  # alike in every domain
+
+
 class TemplateSetter:
     """The deterministic setter: the domain's casting of the family, names of its pools, words of the passage."""
 
@@ -56,7 +59,7 @@ class TemplateSetter:
         taken: set[str] = set()
         entities = {}
         for entity in family.interface.entities:
-            cast = casting.entities[entity.kind]
+            cast = casting.entities.get(entity.kind) or COMMON_ENTITIES[entity.kind]
             names: tuple[str, ...] = ()
             if not entity.ordinal:
                 pool = list(cast.names) or list(voice.pools[cast.pool or "places"])
@@ -81,7 +84,7 @@ class TemplateSetter:
             fields={key: FieldWords(column=f.column, label=f.label) for key, f in casting.fields.items()},
             tables=_tables(family, voice, entities, {k: f.column for k, f in casting.fields.items()}),
             phrasing=int(rng.integers(0, 1_000_000)),
-            passage=passage.id,
+            passage=passage.id[-300:],
             setter=self.name,
         )
         check_spec(spec, family, task.counts)

@@ -1,0 +1,245 @@
+"""A transformers causal language model as a policy.
+
+    policy = LanguagePolicy.load("path/to/model", sampling=Sampling(temperature=0.7), seed=1)
+    traces = roll_out(policy, [environment.episode("A") for environment in environments])
+
+Calls are written as the model's own chat template has it; a model without tool calls gets the text protocol
+(`chat.py`). `slots` conversations run at once; when one ends, the next episode takes its place. What a model may do
+wrong, and what follows, is said in `dialogue.py`.
+
+Each episode samples from its own stream, addressed by (seed, environment, form, how manyth such episode of the call),
+so that a run that is resumed episode by episode repeats what an unbroken one would have sampled, to float accuracy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import transformers
+
+from ..types import Episode, Trace
+from .base import Sampling, addresses
+from .calls import count_lines, read_calls, says_done, visible
+from .chat import ChatFormat
+from .dialogue import Dialogue, Message, Rules
+from .generate import Engine, Sample, Stream
+
+
+class ModelError(ValueError):
+    """A model cannot be loaded or used as a policy; the message says what to change."""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The exact tokens of one episode, in the form that TRL's trainer uses.
+
+    prompt_ids      the opening
+    completion_ids  everything after it: sampled tokens and the template's pieces between them
+    tool_mask       1 where a token was sampled, 0 where the template put it
+    logprobs        of the sampled tokens at the sampling temperature; 0.0 elsewhere
+    """
+
+    dialogue: Dialogue
+    stream: Stream
+    prompt_ids: list[int]
+    completion_ids: list[int] = field(default_factory=list)
+    tool_mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[int]:
+        return self.prompt_ids + self.completion_ids
+
+    def add_sampled(self, sample: Sample) -> None:
+        self.completion_ids += sample.ids
+        self.tool_mask += [1] * len(sample.ids)
+        self.logprobs += sample.logprobs
+
+    def add_given(self, ids: list[int]) -> None:
+        self.completion_ids += ids
+        self.tool_mask += [0] * len(ids)
+        self.logprobs += [0.0] * len(ids)
+
+
+class LanguagePolicy:
+    """Plays episodes with a transformers model; see the module docstring.
+
+    protocol  "auto": the template's own calls if it has them, else text; "tools" or "text" insist
+    slots     conversations at once
+    reuse     see `Engine`
+    template_options  passed to the chat template, such as {"enable_thinking": False}
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        name: str | None = None,
+        *,
+        sampling: Sampling | None = None,
+        rules: Rules | None = None,
+        seed: int = 0,
+        protocol: str = "auto",
+        slots: int = 32,
+        reuse: bool | None = None,
+        template_options: dict[str, Any] | None = None,
+    ) -> None:
+        if slots < 1:
+            raise ModelError(f"slots must be at least 1, got {slots}")
+        self.model, self.tokenizer = model, tokenizer
+        self.name = name or str(model.config.name_or_path or type(model).__name__)
+        self.rules, self.seed, self.slots = rules or Rules(), seed, slots
+        configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+        stops = configured if isinstance(configured, list) else [] if configured is None else [configured]
+        self.chat = ChatFormat(tokenizer, protocol, stops, template_options)
+        rows = model.get_input_embeddings().weight.shape[0]
+        if len(tokenizer) > rows:
+            raise ModelError(
+                f"the tokenizer has {len(tokenizer)} tokens, the model {rows}: they do not belong together"
+            )
+        self.engine = Engine(model, self.chat.stop_ids, sampling, reuse=reuse)
+        self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 2**31)
+
+    @classmethod
+    def load(
+        cls,
+        path: str,
+        *,
+        gguf_file: str | None = None,
+        dtype: str = "auto",
+        device: str | None = None,
+        **options: Any,
+    ) -> LanguagePolicy:
+        """Load model and tokenizer from a folder or hub name, then as the constructor.
+
+        gguf_file  name of a GGUF file in the folder; its weights are dequantised
+        device     such as "cuda"; default: a GPU if there is one
+        """
+        extra: dict[str, Any] = {}
+        if gguf_file is not None:
+            extra = {"gguf_file": gguf_file, "quantization_config": transformers.GgufConfig(dequantize=True)}
+            dtype = "float32" if dtype == "auto" else dtype
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(path, gguf_file=gguf_file)
+            model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **extra)
+        except (OSError, ValueError, ImportError) as error:
+            raise ModelError(
+                f"no causal language model with a tokenizer can be loaded from {path!r}: {error}"
+            ) from error
+        place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        options.setdefault("name", path.rstrip("/").rsplit("/", 1)[-1])
+        torch.nn.Module.to(model, place)
+        return cls(model, tokenizer, **options)
+
+    # --- playing --------------------------------------------------------------------------------------
+    def play(self, episodes: Sequence[Episode]) -> list[Trace]:
+        """Play fresh episodes to their ends; see `base.Policy`."""
+        return [self.trace(conversation) for conversation in self.converse(episodes)]
+
+    def converse(self, episodes: Sequence[Episode]) -> list[Conversation]:
+        """Play fresh episodes to their ends and return their exact tokens."""
+        conversations = self._open(episodes)
+        waiting = deque(conversations)
+        live: list[Conversation] = []
+        while True:
+            while waiting and len(live) < self.slots:
+                live.append(waiting.popleft())
+            live = [conversation for conversation in live if self._has_room(conversation)]
+            if live:
+                limits = [self._limit(conversation) for conversation in live]
+                samples = self.engine.generate([c.ids for c in live], limits, [c.stream for c in live])
+                for conversation, sample in zip(live, samples, strict=True):
+                    self._take(conversation, sample)
+            elif not waiting:
+                return conversations
+
+    def _open(self, episodes: Sequence[Episode]) -> list[Conversation]:
+        prompts: dict[int, list[int]] = {}
+        conversations = []
+        for episode, address in zip(episodes, addresses(episodes), strict=True):
+            stream = Stream(self.seed, *address)
+            view = episode.view
+            if id(view) not in prompts:  # a group's episodes share one view: render it once
+                prompts[id(view)] = self.chat.opening(view)
+            conversations.append(Conversation(Dialogue(episode, self.rules), stream, list(prompts[id(view)])))
+        return conversations
+
+    def _limit(self, conversation: Conversation) -> int:
+        return min(conversation.dialogue.allowance, self.context - len(conversation.ids))
+
+    def _has_room(self, conversation: Conversation) -> bool:
+        """Say whether a conversation goes on; one that fills the model's context ends here."""
+        if conversation.dialogue.end is None and len(conversation.ids) >= self.context:
+            held = len(conversation.ids)
+            conversation.dialogue.fail(
+                "context_full", f"{held} tokens fill the model's context of {self.context}"
+            )
+        return conversation.dialogue.end is None
+
+    def _take(self, conversation: Conversation, sample: Sample) -> None:
+        """Record one sampled message, let the dialogue act on it, and append what the model is told."""
+        read_before = len(conversation.ids)
+        conversation.add_sampled(sample)
+        dialogue = conversation.dialogue
+        spoken = sample.ids[:-1] if sample.stopped else sample.ids
+        message = self.read(self.tokenizer.decode(spoken, skip_special_tokens=False), conversation)
+        replies = dialogue.read(
+            dataclasses.replace(
+                message,
+                cut=not sample.stopped,
+                tokens=len(sample.ids),
+                prompt_tokens=read_before,
+                logprob=sum(sample.logprobs),
+            )
+        )
+        if not replies:
+            return
+        between = self.chat.closing(replies)
+        if sample.ids[-1] != self.chat.end_id:  # cut, or ended by another stop token: the template closes it
+            between = [self.chat.end_id, *between]
+        conversation.add_given(between)
+
+    def read(self, text: str, conversation: Conversation) -> Message:
+        """Read one message of this model."""
+        if conversation.dialogue.written:
+            return Message(text)
+        return read_message(text, self.chat.family, conversation.dialogue)
+
+    def trace(self, conversation: Conversation) -> Trace:
+        """Return the trace of a conversation that has ended."""
+        config = self.model.config
+        about = {
+            "kind": "language",
+            "model": str(config.name_or_path),
+            "architecture": (config.architectures or [type(self.model).__name__])[0],
+            "protocol": self.chat.family,
+            "protocol_reason": self.chat.reason,
+            "reread": self.engine.why_reread,
+            "sampling": dataclasses.asdict(self.engine.sampling),
+            "seed": self.seed,
+            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        }
+        sampled = sum(conversation.tool_mask)
+        tokens = {
+            "prompt": len(conversation.prompt_ids),
+            "sampled": sampled,
+            "given": len(conversation.completion_ids) - sampled,
+            "logprob": sum(conversation.logprobs),
+        }
+        return conversation.dialogue.trace(self.name, about, tokens)
+
+
+def read_message(text: str, family: str, dialogue: Dialogue) -> Message:
+    """Read the calls of one message, and what is irregular about it."""
+    shown = visible(text)
+    calls = read_calls(shown, family, dialogue.episode.view.tools)
+    if family != "text":
+        return Message(text, calls)
+    several = count_lines(shown) > 1
+    notes = ["several CALL lines; the first is executed"] if several else []
+    return Message(text, calls, finished=not calls and says_done(shown), notes=notes)

@@ -1,0 +1,331 @@
+"""Trials that the gates put an environment through: looking, calling, playing a plan, asking what reveals nothing.
+
+The environment's own code is on trial here, so whatever it raises is evidence against it (`GateFailure`); every reply
+is compared with what the mechanism, asked directly, says. A number in a reply or a prompt that nothing accounts for
+is a failure, for that is how a hidden value gets out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ...types import Form, PublicView, Turn
+from ..environment import Environment, InstanceEpisode
+from ..families.base import Action, Key, Solution, State, Theta, entry
+from ..realize.tools import Probe
+from .reading import Reader, blocks_of, render
+
+T = TypeVar("T")
+LISTED_ROWS = 20  # rows that one query must show without cutting
+
+
+class GateFailure(Exception):
+    """A gate is not passed; the message is the evidence."""
+
+
+def require(condition: bool, evidence: str) -> None:
+    """Raise GateFailure with `evidence` unless `condition` holds."""
+    if not condition:
+        raise GateFailure(evidence)
+
+
+def compare(where: str, stated: Mapping[Key, Any], wanted: Mapping[Key, Any]) -> None:
+    """Raise GateFailure that names the first entry in which two mappings differ."""
+    if stated != wanted:
+        key = next(k for k in (*wanted, *stated) if stated.get(k) != wanted.get(k))
+        raise GateFailure(f"{where} states {key} = {stated.get(key)}, the truth is {wanted.get(key)}")
+
+
+# --- looking and calling ----------------------------------------------------------------------------------
+def guarded(what: str, action: Callable[[], T]) -> T:
+    try:
+        return action()
+    except GateFailure:
+        raise
+    except Exception as error:  # the environment is on trial: whatever it raises is evidence
+        raise GateFailure(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def reader_of(environment: Environment) -> Reader:
+    """Return the reader of an environment's published words."""
+    return Reader(environment.family, environment.spec, environment.family.counts(environment.theta))
+
+
+def view_of(environment: Environment, form: Form = Form.AGENTIC) -> PublicView:
+    """Return a public view; a crash of the builder is evidence."""
+    return guarded(f"building the view of form {form}", lambda: environment.view(form))
+
+
+def start_episode(environment: Environment, form: Form = Form.AGENTIC) -> InstanceEpisode:
+    """Start an episode; a crash is evidence."""
+    return guarded(f"starting an episode in form {form}", lambda: environment.episode(form))
+
+
+def going_on(environment: Environment, episode: InstanceEpisode) -> InstanceEpisode:
+    """Return `episode`, or a fresh one once it is over."""
+    return start_episode(environment) if episode.done else episode
+
+
+def call(episode: InstanceEpisode, name: str, arguments: Any) -> tuple[str, Turn]:
+    """Make one call that must be executed and charged; return the reply and the recorded turn."""
+    before = len(episode.turns)
+    reply = guarded(f"{name}({arguments})", lambda: episode.call(name, arguments))
+    require(len(episode.turns) == before + 1, f"{name}({arguments}) is not charged: the reply was {reply!r}")
+    return reply, episode.turns[-1]
+
+
+@contextlib.contextmanager
+def database_of(environment: Environment) -> Iterator[sqlite3.Connection]:
+    """Open the published database."""
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(view_of(environment).files["world.sqlite"])
+        yield connection
+    finally:
+        connection.close()
+
+
+def queried(episode: InstanceEpisode, reader: Reader, table: str) -> list[list[str]]:
+    """Return the first rows of a table as the query tool tells them, as cells of text."""
+    sql = f'SELECT * FROM "{table}" LIMIT {LISTED_ROWS}'
+    reply, turn = call(episode, reader.spec.tools["query"].name, {"sql": sql})
+    require(turn.status == "ok" and turn.kind == "query", f"{sql} is refused: {reply!r}")
+    _, *rows = reply.split("\n")[:-1]
+    return [] if rows == ["(no rows)"] else [[cell.strip() for cell in row.split(" | ")] for row in rows]
+
+
+# --- playing ----------------------------------------------------------------------------------------------
+def play(environment: Environment, plan: Sequence[Action], form: Form) -> tuple[int, InstanceEpisode]:
+    """Play a plan through the wrapped tools; return what they say was earned in all, and the episode.
+
+    Every reply must state the call's true effect and nothing else: the arguments and the gain, the entries it
+    shows for the first time, the facts of the new state, and the turns that are left.
+    """
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
+    vocabulary = reader.vocabulary(theta)
+    episode, state, earned = start_episode(environment, form), family.start(theta), 0
+    known: set[Key] = set() if form is Form.AGENTIC else set(family.hidden(theta))
+    for action in plan:
+        reply, turn = call(episode, *reader.call(action))
+        require(turn.status == "ok", f"turn {turn.index}: {action} is refused: {reply!r}")
+        after, gain, shown = family.step(theta, state, action)
+        told = turn.detail.get("gain")
+        require(
+            told == gain, f"turn {turn.index}: the tool counts a gain of {told}, the mechanism gives {gain}"
+        )
+        new = {key: value for key, value in shown.items() if key not in known}
+        pieces = decision_pieces(reader, environment, vocabulary, action, gain, new, after)
+        account_for(f"turn {turn.index}", reply, [*pieces, f"Turns left: {episode.turns_left}."])
+        state, earned, known = after, earned + gain, known | set(new)
+    return earned + family.abandon(theta, episode.state), episode
+
+
+def decision_pieces(
+    reader: Reader,
+    environment: Environment,
+    vocabulary: Mapping[str, str],
+    action: Action,
+    gain: int,
+    new: Mapping[Key, int],
+    after: State,
+) -> list[str]:
+    """Return what the reply to a decision must state."""
+    family, theta = environment.family, environment.theta
+    slots = family.interface.verb(action.verb).slots
+    arguments = reader.call(action)[1].values()
+    words = {slot.name: str(value) for slot, value in zip(slots, arguments, strict=True)}
+    pieces = [render(family.texts.outcomes[action.verb], {**vocabulary, **words, "gain": str(gain)})]
+    pieces += [f"{reader.label(key)} {value}" for key, value in new.items()]
+    if family.legal(theta, after):
+        units = {fact.name: fact.unit for fact in family.interface.facts}
+        facts = {
+            name: reader.shown(units[name], value) for name, value in family.observe(theta, after).items()
+        }
+        pieces.append(render(family.texts.status, {**vocabulary, **facts}))
+    return pieces
+
+
+def account_for(where: str, reply: str, pieces: Sequence[str]) -> None:
+    """Require every piece in `reply` (what turns are left: only while the episode goes on), and no other number."""
+    rest = reply.casefold()
+    for piece in sorted((p.casefold() for p in pieces), key=len, reverse=True):
+        start = rest.find(piece)
+        over = piece.startswith("turns left") and "the episode is over" in rest
+        require(start >= 0 or over, f"{where}: the reply lacks {piece!r}: {reply!r}")
+        if start >= 0:
+            rest = f"{rest[:start]} {rest[start + len(piece) :]}"
+    require(not re.search(r"\d", rest), f"{where}: nothing accounts for a number in the reply {reply!r}")
+
+
+# --- asking what reveals nothing --------------------------------------------------------------------------
+def silent_answers(environment: Environment, before: Sequence[Probe | Action] = ()) -> list[tuple[str, str]]:
+    """Return (call, reply) of calls that reveal nothing: queries of tables, and refusals of every tool.
+
+    before   calls that each episode opens with; their replies stand first, and only the tables that grow are asked
+    """
+    reader, spec = reader_of(environment), environment.spec
+    query, roles = spec.tools["query"].name, ("ledger", "readings") if before else tuple(spec.tables)
+    calls: list[tuple[str, Any]] = [
+        (query, {"sql": f'SELECT * FROM "{spec.tables[role]}"'}) for role in roles
+    ]
+    calls += [("no_such_tool", {}), (query, {"sql": "SELECT nothing"})]
+    for tool in view_of(environment).tools:
+        for value in (10**9,) if before else (10**9, "Nobody"):
+            calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], value)))
+    opening = [reader.call(one) for one in before]
+    answers: list[tuple[str, str]] = []
+    episode: InstanceEpisode | None = None
+    for name, arguments in calls:
+        if episode is None or episode.done:
+            episode = start_episode(environment)
+            opened = [(f"{n}({a})", call(episode, n, a)[0]) for n, a in opening]
+            answers += [] if answers else opened
+            if episode.done:
+                break
+        reply, turn = call(episode, name, arguments)
+        if turn.status == "ok" and turn.kind != "query":
+            episode = None  # an amount that happened to be legal: not a silent call
+        else:
+            answers.append((f"{name}({arguments})", reply))
+    return answers
+
+
+# --- twins and records ---------------------------------------------------------------------------------------
+def opening_of(environment: Environment) -> list[Probe | Action]:
+    """Return a probe, where there is one, and the first decision of the optimal plan."""
+    probes = environment.family.probe_keys(environment.theta)
+    return [*(Probe(key) for key in probes[-1:]), *environment.solution.plan[:1]]
+
+
+def other_theta(environment: Environment, offsets: list[int], kept: set[Key]) -> Theta:
+    """Return theta with every hidden entry outside `kept` at another value of its published range."""
+    family, theta = environment.family, environment.theta
+    values = {}
+    for offset, (key, (low, high, _)) in zip(offsets, family.prior(theta).items(), strict=True):
+        if key not in kept and high > low:
+            values[key] = low + (entry(theta, key) - low + 1 + offset % (high - low)) % (high - low + 1)
+    return family.substitute(theta, values)
+
+
+def twin_of(environment: Environment, theta: Theta) -> Environment:
+    """Return the same environment around other hidden entries and another solution."""
+    solution = environment.solution
+    return dataclasses.replace(
+        environment, theta=theta, solution=Solution(solution.u_star + 7, solution.u_zero - 7, ())
+    )
+
+
+def same_effect(environment: Environment, twin: Environment) -> bool:
+    """Say whether the first decision does the same in a twin, gain included (it may rest on more than it shows)."""
+    family, state = environment.family, environment.family.start(environment.theta)
+    action = environment.solution.plan[0]
+    return family.step(environment.theta, state, action) == family.step(twin.theta, state, action)
+
+
+def check_score(episode: InstanceEpisode, u: int, reward: float) -> None:
+    """Require that the episode, scored from its trace, has earned u and the reward."""
+    score = guarded("scoring", episode.score)
+    require(score.detail["u"] == u, f"the episode earned {u}, its score says {score.detail['u']}")
+    require(abs(score.reward - reward) < 1e-9, f"u = {u} is rewarded with {score.reward}, not {reward}")
+
+
+def check_records(environment: Environment, reader: Reader) -> None:
+    """After one probe or decision, the ledger and the readings hold exactly what was done and shown."""
+    family, theta, spec = environment.family, environment.theta, environment.spec
+    face = family.interface
+    kinds = dict.fromkeys(kind for field in face.hidden_fields for kind in field.index)
+    slots = dict.fromkeys(slot.entity for verb in face.verbs for slot in verb.slots if slot.entity)
+    for move in opening_of(environment):
+        episode = start_episode(environment)
+        call(episode, *reader.call(move))
+        shown: dict[Key, int] = {}
+        ledger: list[list[str]] = []
+        if isinstance(move, Probe):
+            shown[move.key] = entry(theta, move.key)
+        else:
+            _, gain, shown = family.step(theta, family.start(theta), move)
+            pairs = zip(face.verb(move.verb).slots, move.args, strict=True)
+            values = {slot.entity: value + 1 if slot.entity else value for slot, value in pairs}
+            cells = [str(values.get(kind, "-")) for kind in (*slots, None)]
+            ledger.append(["1", spec.tools[move.verb].name, *cells, str(gain)])
+        readings = []
+        for (name, *index), value in shown.items():
+            field = next(f for f in face.hidden_fields if f.name == name)
+            where = {kind: str(i + 1) for kind, i in zip(field.index, index, strict=True)}
+            readings.append(
+                ["1", spec.fields[name].label, *(where.get(kind, "-") for kind in kinds), str(value)]
+            )
+        for role, rows in (("ledger", ledger), ("readings", readings)):
+            if not episode.done:
+                told = queried(episode, reader, spec.tables[role])
+                right = len(told) == min(len(rows), LISTED_ROWS) and all(row in rows for row in told)
+                require(right, f"after {move}, table {spec.tables[role]} holds {told[:3]}, not {rows[:3]}")
+
+
+# --- the text -----------------------------------------------------------------------------------------------
+def check_wording(
+    environment: Environment, form: Form, reader: Reader, tables: Mapping[str, Sequence[str]]
+) -> None:
+    """Require that a prompt states every rule truly, names every tool and table, and states no number besides.
+
+    tables   name -> columns, as the published database has them
+    """
+    family, spec, theta = environment.family, environment.spec, environment.theta
+    view = view_of(environment, form)
+    text = view.prompt[0]["content"]
+    lines, vocabulary = set(text.split("\n")), reader.vocabulary(theta)
+    brief = render(spec.brief, vocabulary)
+    for part in (spec.title, spec.scenario, brief, spec.closing):
+        require(part in text, f"form {form} lacks a part of its story: {part[:120]!r}")
+    accounted = {
+        line for part in (spec.title, spec.scenario, brief, spec.closing) for line in part.split("\n")
+    }
+    for options in (*family.texts.rules, family.texts.goal):
+        stated = lines & {f"- {render(option, vocabulary)}" for option in options}
+        require(
+            len(stated) == 1,
+            f"form {form} does not state the rule {render(options[0], vocabulary)!r} as it is",
+        )
+        accounted |= stated
+    if form is not Form.WRITTEN:
+        wanted = {f"{table}({', '.join(columns)})" for table, columns in tables.items()}
+        for role, words in spec.tools.items():
+            names = ["sql"] if role == "query" else [name for name, _ in reader.slots(role)]
+            wanted.add(f"- {words.name}({', '.join(names)}): {words.description}")
+        require(wanted <= lines, f"form {form} does not say {sorted(wanted - lines)[:2]}")
+        accounted |= wanted
+    columns = {"constants", *(field.column for field in spec.fields.values())}
+    for bracket in "[(":
+        for column, (head, rows) in blocks_of(text, bracket).items():
+            if column in columns:  # what its rows say is read back and compared
+                accounted |= {*rows, head} if bracket == "[" else set(rows)
+    known = _identifiers(environment)
+    for line in lines - accounted:
+        for word in known if re.search(r"\d", line) else ():
+            line = line.replace(word, " ")
+        line = line.replace(f"You have {view.turn_budget} turns", "")
+        require(
+            not re.search(r"\d", line),
+            f"form {form}: nothing accounts for a number in {line.strip()[:200]!r}",
+        )
+
+
+def _identifiers(environment: Environment) -> list[str]:
+    """Return the words outside the story that may hold digits of their own, longest first."""
+    spec, family = environment.spec, environment.family
+    words = [field.label for field in spec.fields.values()] + [field.column for field in spec.fields.values()]
+    for tool in spec.tools.values():
+        words += [tool.name, *tool.arguments.values()]
+    for field in family.interface.hidden_fields:
+        words.append(f"tells one of these {len(family.keys(environment.theta, [field]))} figures")
+    return sorted(words, key=len, reverse=True)
+
+
+def numbers(text: str) -> set[str]:
+    """Return the numbers that a text states in digits."""
+    return set(re.findall(r"\d+", text))

@@ -1,0 +1,182 @@
+"""The long proofs: `make certify`, or `python -m truthfirst.solvefirst.certify`.
+
+Two stages, both resumable: interrupted and started again they go on where they were, and a family whose source has
+changed is proven again.
+
+optima   for every family and size, 200 instances: the plan replays to u_star, and methods that share nothing with the
+         solver (the family's bound; at nano and small its PuLP model; at nano every plan by enumeration) agree. One
+         row an instance in data/results/certify.parquet.
+reach    for every family and size, the scripted policy that is best on average under the tight budget, written to
+         reachable.json beside this module: the reference of u_reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+import time
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+from joblib import Parallel, delayed
+from tqdm.auto import tqdm
+
+from .. import paths
+from ..records import append_jsonl, content_hash, read_jsonl, write_atomic
+from ..streams import stream
+from .certificates import CertificateError, certify
+from .families import FAMILIES
+from .families import family as find_family
+from .families.base import SIZES
+from .references import calibrate
+from .solve import SolverError, SolverTimeout
+
+SEEDS = 200
+BRUTE_FORCE = ("nano",)
+MODELS = ("nano", "small")
+REACH_FILE = Path(__file__).with_name("reachable.json")
+
+
+def source_hash(family_name: str) -> str:
+    """Return the hash of a family's source file; a stored proof holds for this source only."""
+    module = inspect.getmodule(find_family(family_name).draw)
+    return content_hash(inspect.getsource(module).encode()) if module else "unknown"
+
+
+def prove(family_name: str, size: str, seed: int) -> dict[str, object]:
+    """Certify one instance; return its row. Timeouts are counted as rows of their own, never dropped."""
+    family = find_family(family_name)
+    theta = family.sample(stream(seed, "certify", family_name, size), size)
+    started = time.perf_counter()
+    best = family.optimum(theta)
+    seconds = time.perf_counter() - started
+    row: dict[str, object] = {
+        "family": family_name,
+        "size": size,
+        "seed": seed,
+        "source": source_hash(family_name),
+        "u_star": best.value,
+        "solve_seconds": seconds,
+        "verdict": "proven",
+        "method": None,
+        "bound": None,
+        "proof_seconds": None,
+        "evidence": None,
+    }
+    try:
+        proof = certify(family, theta, brute_force=size in BRUTE_FORCE, milp=size in MODELS)
+    except SolverTimeout as error:
+        return row | {"verdict": "timeout", "evidence": str(error)}
+    except (CertificateError, SolverError) as error:
+        return row | {"verdict": "failed", "evidence": str(error)}
+    solution = family.solve(theta)
+    return row | {
+        "method": proof.method,
+        "bound": proof.bound,
+        "proof_seconds": proof.seconds,
+        "u_zero": solution.u_zero,
+        "clears_margin": solution.span >= solution.required_margin,
+    }
+
+
+def prove_all(families: list[str], seeds: int, workers: int, store: Path) -> pd.DataFrame:
+    """Prove `seeds` instances of every family and size, keeping each row as it comes; return all rows."""
+    hashes = {name: source_hash(name) for name in families}
+    rows = [
+        row
+        for row in (read_jsonl(store) if store.exists() else ())
+        if hashes.get(row["family"]) == row["source"]
+    ]
+    done = {(row["family"], row["size"], row["seed"]) for row in rows}
+    jobs = [
+        (name, size, seed)
+        for name in families
+        for size in SIZES
+        for seed in range(seeds)
+        if (name, size, seed) not in done
+    ]
+    found = Parallel(n_jobs=workers, return_as="generator_unordered")(delayed(prove)(*job) for job in jobs)
+    for row in tqdm(found, total=len(jobs), desc="proofs", disable=None):
+        append_jsonl(store, row)
+        rows.append(row)
+    frame = pd.DataFrame(rows).sort_values(["family", "size", "seed"]).reset_index(drop=True)
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomic(paths.RESULTS / "certify.parquet", buffer.getvalue())
+    return frame
+
+
+def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, str]:
+    """Find the reachable reference of every family and size under the tight budget; store and return the table."""
+    stored = json.loads(REACH_FILE.read_text()) if REACH_FILE.exists() else {}
+    table = {key: value for key, value in stored.get("policies", {}).items() if key.split("/")[0] in FAMILIES}
+    known = dict(stored.get("sources", {}))
+    for name in families:
+        if known.get(name) != source_hash(name):
+            table = {key: value for key, value in table.items() if key.split("/")[0] != name}
+            known[name] = source_hash(name)
+    cells = [(name, size) for name in families for size in FAMILIES[name].sizes]
+    jobs = [(name, size) for name, size in cells if f"{name}/{size}/tight" not in table]
+    found = Parallel(n_jobs=workers, return_as="generator")(
+        delayed(calibrate)(name, size, "tight", draws) for name, size in jobs
+    )
+    for (name, size), best in zip(
+        jobs, tqdm(found, total=len(jobs), desc="references", disable=None), strict=True
+    ):
+        table[f"{name}/{size}/tight"] = best
+        document = {
+            "draws": draws,
+            "policies": dict(sorted(table.items())),
+            "sources": dict(sorted(known.items())),
+        }
+        write_atomic(REACH_FILE, json.dumps(document, indent=1) + "\n")
+    return table
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a family: instances, how many are proven, solve time, share that clears the margin."""
+    grouped = frame.groupby("family", sort=False)
+    return pd.DataFrame(
+        {
+            "instances": grouped.size(),
+            "proven": grouped["verdict"].agg(lambda verdicts: int((verdicts == "proven").sum())),
+            "failed": grouped["verdict"].agg(lambda verdicts: int((verdicts == "failed").sum())),
+            "timeout": grouped["verdict"].agg(lambda verdicts: int((verdicts == "timeout").sum())),
+            "ms_median_huge": frame[frame["size"] == "huge"].groupby("family")["solve_seconds"].median()
+            * 1000,
+            "margin_least": frame.groupby(["family", "size"])["clears_margin"].mean().groupby("family").min(),
+        }
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Run both stages and print a summary; exit code 1 if a proof failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m truthfirst.solvefirst.certify", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("families", nargs="*", help="families to prove (default: all)")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="instances of each family and size")
+    parser.add_argument("--draws", type=int, default=40, help="instances that choose the reachable reference")
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.families if name not in FAMILIES]
+    if unknown or options.seeds < 1 or options.draws < 1:
+        problem = (
+            f"unknown family {unknown[0]!r}: choose from {', '.join(FAMILIES)}"
+            if unknown
+            else "numbers must be >= 1"
+        )
+        print(f"certify: {problem}", file=sys.stderr)
+        return 2
+    names = options.families or list(FAMILIES)
+    frame = prove_all(names, options.seeds, options.workers, paths.RESULTS / "certify.jsonl")
+    calibrate_all(names, options.workers, options.draws)
+    print(summary(frame).round(2).to_string())
+    return 0 if (frame["verdict"] != "failed").all() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
