@@ -71,7 +71,9 @@ def test_write_atomic_on_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_write_atomic_on_a_full_disk_keeps_the_old_file(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_write_atomic_on_a_full_disk_keeps_the_old_file(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     path = tmp_path / "record.json"
     write_atomic(path, "old")
     request.getfixturevalue("full_disk")

@@ -52,7 +52,9 @@ def test_neighbouring_seeds_share_nothing() -> None:
 def test_address_does_not_depend_on_the_process() -> None:
     code = "from truthfirst.streams import derive; print(derive(7, 'train', 3, 'theta'))"
     environment = os.environ | {"PYTHONHASHSEED": "99"}
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
     assert int(told.stdout) == derive(7, "train", 3, "theta")
 
 

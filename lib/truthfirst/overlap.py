@@ -1,8 +1,8 @@
 """How much texts share: token n-grams, and the nearest neighbour by Jaccard similarity of token sets.
 
-Tokens are the maximal runs of letters and digits of the lower-cased text. Both comparators are exact: an n-gram is
-found through 64-bit hashes of its windows and then compared token by token, and intersections of token sets are
-counted by matrix products (dense for frequent tokens, sparse for rare ones), not estimated.
+Tokens are the maximal runs of letters and digits of the lower-cased text. Nothing is estimated: an n-gram is found
+through 64-bit hashes of its windows and then compared token by token, and intersections of token sets are counted by
+matrix products (dense for frequent tokens, sparse for rare ones).
 
     J(A, B) = |A and B| / |A or B|,   0 where both sets are empty
 
@@ -56,7 +56,9 @@ class NGramIndex:
         self.n = n
         self._documents = documents
         self._hashes: dict[str, int] = {}
-        self._weights = stream(0, "n-gram", n).integers(1, 2**63, n, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        self._weights = stream(0, "n-gram", n).integers(1, 2**63, n, dtype=np.uint64) * np.uint64(
+            2
+        ) + np.uint64(1)
         found = [self._windows(document) for document in documents]
         keys = np.concatenate(found) if found else np.zeros(0, np.uint64)
         counts = [len(part) for part in found]
@@ -76,11 +78,11 @@ class NGramIndex:
             return []
         slots = np.minimum(np.searchsorted(self._keys, windows), len(self._keys) - 1)
         found = []
-        for position in np.flatnonzero(self._keys[slots] == windows):
+        for position in np.flatnonzero(self._keys[slots] == windows).tolist():
             document, offset = int(self._where[slots[position]]), int(self._offsets[slots[position]])
             there = self._documents[document][offset : offset + self.n]
             if list(text[position : position + self.n]) == list(there):
-                found.append(Match(int(position), document, offset))
+                found.append(Match(position, document, offset))
         return found
 
     def covered(self, text: Sequence[str]) -> np.ndarray:
@@ -112,7 +114,7 @@ class NGramIndex:
 # --- nearest neighbours -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest neighbour of each of n texts: `index` (n,), -1 where there is none, and `similarity` (n,) in [0, 1]."""
+    """The nearest neighbours of n texts: `index` (n,), -1 where there is none; `similarity` (n,), in [0, 1]."""
 
     index: np.ndarray
     similarity: np.ndarray

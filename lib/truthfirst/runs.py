@@ -31,7 +31,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -299,10 +299,10 @@ class Claim:
             (self.folder / "claim.json").unlink(missing_ok=True)
 
 
-def claim(folder: Path, documents: Mapping[str, Any], redo: bool = False) -> Claim | RunRecord:
+def claim(folder: Path, documents: Callable[[], Mapping[str, Any]], redo: bool = False) -> Claim | RunRecord:
     """Claim the run `folder` for this process, or return the record of the finished or running run that is there.
 
-    documents  JSON documents by file name, with which the folder appears
+    documents  called when there is something to do: JSON documents by file name, with which the folder appears
     redo       set a finished run aside and do it again
 
     A broken run is set aside first. Raises OSError as the file system does; then no folder is left.
@@ -318,7 +318,7 @@ def claim(folder: Path, documents: Mapping[str, Any], redo: bool = False) -> Cla
         if found.state != "absent" and seen is not None:
             _set_aside(found, seen)
         attempt = secrets.token_hex(6)
-        if _install(folder, documents, attempt):
+        if _install(folder, documents(), attempt):
             return Claim(folder, attempt)
         time.sleep(0.02)  # another process was faster: look again
     raise RunError(f"{folder} cannot be claimed: remove it and its namesakes under {folder.parent / ASIDE}")

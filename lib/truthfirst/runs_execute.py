@@ -63,7 +63,7 @@ def execute(
     A run that fails is marked as broken and returned as such. KeyboardInterrupt marks it too and is raised again.
     Raises OSError when not even the folder can be made.
     """
-    claimed = claim(plan.folder, plan.documents(), redo)
+    claimed = claim(plan.folder, plan.documents, redo)
     if not isinstance(claimed, Claim):
         return Outcome(plan, "skipped" if claimed.state == "finished" else "running", claimed.reason)
     started, clock = now(), time.monotonic()

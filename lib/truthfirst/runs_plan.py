@@ -1,11 +1,11 @@
 """Plans: what a run will do, checked in full before anything is written.
 
 A plan is a notebook's text, its parameters (the given ones over the declared defaults) and the run's id. The id is the
-notebook's name, the preset and what differs from the defaults in short, and a hash of name, all parameters, the notebook's source (cells and
-tags, not outputs) and the code: this package's Python files and data/corpus/. An edited notebook, library or corpus
-therefore gets a new run, and a result is never taken for one of newer code. Not in the hash, but recorded with the
-run: versions of Python and packages, and the git commit. Files that a notebook reads from data/results/ are in
-neither; use `--redo` after they change.
+notebook's name, the preset and what differs from the defaults in short, and a hash of name, all parameters, the
+notebook's source (cells and tags, not outputs) and the code: this package's Python files and data/corpus/. An edited
+notebook, library or corpus therefore gets a new run, and a result is never taken for one of newer code. Not in the
+hash, but recorded with the run: versions of Python and packages, and the git commit. Files that a notebook reads from
+data/results/ are in neither; use `--redo` after they change.
 
 Parameters are the literals assigned in the notebook's cell tagged `parameters`, with papermill's meaning: the given
 values are injected in a cell after it. Three names are checked here because a wrong value would waste a run:

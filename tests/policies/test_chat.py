@@ -84,16 +84,17 @@ def test_the_piece_between_messages_is_what_the_template_itself_would_put_there(
     view = Drawers().view
     call = Call("probe", {"item": "A"})
     spoken = [{"type": "function", "function": {"name": "probe", "arguments": {"item": "A"}}}]
-    before = [*view.prompt, {"role": "assistant", "content": "", "tool_calls": spoken}]
-    after = [*before, {"role": "tool", "name": "probe", "content": "A holds 0."}]
+    asked = [*view.prompt, {"role": "assistant", "content": "", "tool_calls": spoken}]
+    after = [*asked, {"role": "tool", "name": "probe", "content": "A holds 0."}]
     tools = [PROBE.openai()]
     whole = tokenizer.apply_chat_template(after, tools=tools, tokenize=False, add_generation_prompt=True)
-    head = tokenizer.apply_chat_template(before, tools=tools, tokenize=False)
     end = tokenizer.convert_ids_to_tokens(chat.end_id)
-    head = head[: head.rindex(end) + len(end)]
     given = tokenizer.decode(chat.closing([Reply("tool", "A holds 0.", call)]))
-    assert whole.startswith(head)
-    assert given == whole[len(head) :]
+    assert whole.endswith(given)
+    head = whole.removesuffix(given)
+    assert head.endswith(end)
+    assert head.rindex('"A"') > head.rindex("<|start_header_id|>" if name == "llama3_1" else "<|im_start|>")
+    assert "A holds 0." in given
 
 
 def test_a_template_that_needs_a_token_which_the_tokenizer_lacks_is_refused_at_once() -> None:

@@ -251,7 +251,7 @@ def test_top_k_top_p_and_greedy_cut_the_tail() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_k": -1}]
+    "options", [{"temperature": -1.0}, {"temperature": float("inf")}, {"top_p": 0.0}, {"top_k": -1}]
 )
 def test_sampling_refuses_nonsense(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):

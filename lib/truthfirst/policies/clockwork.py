@@ -60,11 +60,17 @@ def tiny_qwen3(
 
 
 def clockwork(
-    script: Sequence[str | tuple[str, ...]], chat_template: str, *, seed: int = 0, context: int = 4_096
+    script: Sequence[str | tuple[str, ...]],
+    chat_template: str,
+    *,
+    seed: int = 0,
+    context: int = 4_096,
+    more_pieces: Sequence[str] = (),
 ) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """Return (model, tokenizer) that write `script` as every message.
 
-    script  pieces of text, all different; a tuple is a place where one of its pieces is drawn
+    script       pieces of text, all different; a tuple is a place where one of its pieces is drawn
+    more_pieces  further text that shall be one token, such as the template's markup
     Raises ValueError when a piece comes twice.
     """
     places = [(piece,) if isinstance(piece, str) else piece for piece in script]
@@ -72,7 +78,7 @@ def clockwork(
     if len(set(pieces)) != len(pieces):
         twice = next(piece for piece in pieces if pieces.count(piece) > 1)
         raise ValueError(f"piece {twice!r} comes twice: cut the script so that every piece is unique")
-    tokenizer = byte_tokenizer(chat_template, pieces)
+    tokenizer = byte_tokenizer(chat_template, [*pieces, *more_pieces])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = tiny_qwen3(

@@ -35,6 +35,7 @@ from typing import Any, TypeGuard
 
 import httpx
 
+from ..episode import printable
 from ..streams import derive
 from ..types import Episode, Trace
 from .base import Sampling, addresses
@@ -108,7 +109,9 @@ class EndpointPolicy:
         self.protocol, self.concurrency, self.network = protocol, concurrency, network or Network()
         self.tokenizer, self.extra = tokenizer, dict(extra or {})
         key = key if key is not None else os.environ.get("OPENAI_API_KEY")
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {"Content-Type": "application/json"}
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
 
     def play(self, episodes: Sequence[Episode]) -> list[Trace]:
         """Play fresh episodes to their ends; see `base.Policy`."""
@@ -168,7 +171,7 @@ class EndpointPolicy:
     def _post(self, client: httpx.Client, request: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
         """Post once; the whole answer must be there within the timeout, and within the size that is read."""
         deadline = time.monotonic() + self.network.timeout
-        with client.stream("POST", f"{self.url}/chat/completions", json=request) as response:
+        with client.stream("POST", f"{self.url}/chat/completions", content=json.dumps(request)) as response:
             parts, size = [], 0
             for part in response.iter_bytes():
                 parts.append(part)
@@ -268,10 +271,12 @@ class _Talk:
         self, text: str, said: dict[str, Any], calls: Sequence[Call], replies: Sequence[Reply]
     ) -> None:
         """Append the message and what the model is told next."""
+        text = printable(text)  # a lone surrogate may come out of JSON and must not go back in
         native = isinstance(said.get("tool_calls"), list) and bool(said["tool_calls"])
         if not native or replies[0].role == "user" or self.policy.protocol == "text":
             self.messages.append({"role": "assistant", "content": text})
-            self.messages.append({"role": "user", "content": "\n".join(reply.text for reply in replies)})
+            told = printable("\n".join(reply.text for reply in replies))
+            self.messages.append({"role": "user", "content": told})
             return
         entries, results = [], []
         for number, reply in enumerate(
@@ -280,10 +285,11 @@ class _Talk:
             call = reply.call
             assert call is not None
             identifier = call.identifier or f"call{len(self.messages):04d}{number}"
-            function = {"name": call.name, "arguments": _echo(call.arguments)}
+            name = printable(call.name)
+            function = {"name": name, "arguments": _echo(call.arguments)}
             entries.append({"id": identifier, "type": "function", "function": function})
             results.append(
-                {"role": "tool", "tool_call_id": identifier, "name": call.name, "content": reply.text}
+                {"role": "tool", "tool_call_id": identifier, "name": name, "content": printable(reply.text)}
             )
         self.messages.append({"role": "assistant", "content": text, "tool_calls": entries})
         self.messages += results

@@ -14,6 +14,10 @@ distribution at this temperature before top-k and top-p, which is what TRL's tra
 
 Models that a ragged cache does not fit (recurrent layers, ...) are re-read at every turn instead; `Engine.why_reread`
 says why. After a model's weights change, call `reset`.
+
+TRL's trainer gets the cache by overriding one method, `_generate_single_turn`, with a call of `generate` on the ids
+that it is given (`tests/policies/test_trl_parity.py` shows it): keep one engine, reset it before each batch of
+rollouts, and never give a row the same draws twice.
 """
 
 from __future__ import annotations

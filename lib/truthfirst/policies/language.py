@@ -143,6 +143,7 @@ class LanguagePolicy:
 
     def converse(self, episodes: Sequence[Episode]) -> list[Conversation]:
         """Play fresh episodes to their ends and return their exact tokens."""
+        self.engine.reset()  # the weights may have changed since the last call
         conversations = self._open(episodes)
         waiting = deque(conversations)
         live: list[Conversation] = []
@@ -156,6 +157,7 @@ class LanguagePolicy:
                 for conversation, sample in zip(live, samples, strict=True):
                     self._take(conversation, sample)
             elif not waiting:
+                self.engine.reset()  # a cache may fill the memory that the caller needs next
                 return conversations
 
     def _open(self, episodes: Sequence[Episode]) -> list[Conversation]:

@@ -154,7 +154,9 @@ def check_plan(data: dict[str, Any], source: str = "plan") -> CorpusPlan:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "plan"
-        raise PlanError(f"{source}: {where}: {first['msg']} (found {str(first.get('input'))[:80]})") from error
+        raise PlanError(
+            f"{source}: {where}: {first['msg']} (found {str(first.get('input'))[:80]})"
+        ) from error
     known_domains = sorted(read_corpus(plan.corpus).by_domain())
     for what, names, known in (
         ("family", plan.family_names(), tuple(FAMILIES)),
@@ -162,7 +164,11 @@ def check_plan(data: dict[str, Any], source: str = "plan") -> CorpusPlan:
         ("budget", plan.budgets, BUDGETS),
         ("split", plan.splits, SPLITS),
         ("setter", plan.setters, tuple(SETTERS)),
-        *((f"size of {name}", plan.sizes, tuple(FAMILIES[name].sizes)) for name in plan.family_names() if name in FAMILIES),
+        *(
+            (f"size of {name}", plan.sizes, tuple(FAMILIES[name].sizes))
+            for name in plan.family_names()
+            if name in FAMILIES
+        ),
     ):
         for name in names:
             if name not in known:

@@ -98,7 +98,9 @@ def test_a_folder_of_every_format_is_read(tmp_path: Path) -> None:
     (tmp_path / "bare.md").write_text(f"# No front matter\n\n{BREAD}")
     # Valid JSON may hold a raw line separator inside a string.
     rows = [{"text": f"{BREAD}\u2028{n}", "title": f"Row {n}"} for n in (1, 2)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n")
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n"
+    )
     pd.DataFrame({"text": [BREAD, BREAD.upper()], "n": [1, 2]}).to_parquet(tmp_path / "table.parquet")
     corpus = load_corpus(tmp_path)
     assert corpus.skipped == ()

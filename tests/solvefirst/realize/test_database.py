@@ -53,7 +53,9 @@ def test_there_are_at_least_three_related_tables(environment: Environment) -> No
         assert sorted(tables) == sorted(environment.spec.tables.values())
         assert len(tables) >= 3
         related = {
-            (table, row[2]) for table in tables for row in database.execute(f"PRAGMA foreign_key_list('{table}')")
+            (table, row[2])
+            for table in tables
+            for row in database.execute(f"PRAGMA foreign_key_list('{table}')")
         }
         assert related
         assert all(target in tables for _, target in related)
@@ -114,8 +116,14 @@ def test_decisions_and_readings_can_be_queried(rationing: Environment) -> None:
     decisions = book.query(f'SELECT turn, tool, amount, gain FROM "{spec.tables["ledger"]}"')
     assert decisions.splitlines()[1:] == [f"1 | {spec.tools['spend'].name} | 3 | 41"]
     item = spec.tables["item"]
-    column = next(c.name for c in public_tables(rationing.family, rationing.theta, spec)[-1].columns if c.references == item)
-    joined = book.query(f'SELECT i.name, r.value FROM "{spec.tables["readings"]}" r JOIN "{item}" i ON i.id = r."{column}"')
+    column = next(
+        c.name
+        for c in public_tables(rationing.family, rationing.theta, spec)[-1].columns
+        if c.references == item
+    )
+    joined = book.query(
+        f'SELECT i.name, r.value FROM "{spec.tables["readings"]}" r JOIN "{item}" i ON i.id = r."{column}"'
+    )
     assert joined.splitlines()[1:] == [f"{spec.entities['item'].names[5]} | 17"]
 
 
@@ -224,7 +232,9 @@ def test_a_statement_that_the_ledger_itself_prepared_is_refused(rationing: Envir
     statements: list[str] = []
     book._connection.set_trace_callback(statements.append)
     book.record_decision(0, Action("spend", (1,)), 5)
-    text = next(s for s in statements if s.startswith("INSERT")).rsplit("VALUES", 1)[0] + "VALUES (?, ?, ?, ?)"
+    text = (
+        next(s for s in statements if s.startswith("INSERT")).rsplit("VALUES", 1)[0] + "VALUES (?, ?, ?, ?)"
+    )
     book._connection.set_trace_callback(None)
     before = image(book)
     with pytest.raises(QueryError):
@@ -248,12 +258,10 @@ def test_arbitrary_sql_reads_or_is_refused(rationing: Environment, sql: str) -> 
         sql = sql.replace(f"{{{position}}}", f'"{table}"')
     before = image(book)
     try:
-        reply = book.query(sql)
+        reply, most = book.query(sql), MAX_REPLY + len(" (cut)")
     except QueryError as error:
-        assert 0 < len(str(error)) < 250
-    else:
-        assert reply
-        assert len(reply) <= MAX_REPLY + len(" (cut)")
+        reply, most = str(error), 250
+    assert 0 < len(reply) <= most
     assert image(book) == before
 
 
@@ -275,14 +283,16 @@ def test_work_is_bounded(kind: str, rationing: Environment) -> None:
     sql = sql.replace("{t}", table)
     book = ledger(rationing)
     begun = time.process_time()
-    with pytest.raises(QueryError, match="takes too many steps|too big"):
+    with pytest.raises(QueryError, match=r"takes too many steps|too big"):
         book.query(sql)
     assert time.process_time() - begun < 5  # measured: at most 0.5 s; unbounded, these run for minutes
 
 
 def test_compiling_is_bounded(rationing: Environment) -> None:
     # Nested common tables double with every level while SQLite compiles, where no step is counted.
-    tables = ["c0 AS (SELECT 1 AS x)"] + [f"c{i} AS (SELECT a.x FROM c{i - 1} a, c{i - 1} b)" for i in range(1, 40)]
+    tables = ["c0 AS (SELECT 1 AS x)"] + [
+        f"c{i} AS (SELECT a.x FROM c{i - 1} a, c{i - 1} b)" for i in range(1, 40)
+    ]
     sql = f"WITH {', '.join(tables)} SELECT count(*) FROM c39"
     assert len(sql) < 2_000
     book = ledger(rationing)
@@ -296,7 +306,7 @@ def test_replies_do_not_depend_on_earlier_queries(rationing: Environment) -> Non
     book = ledger(rationing)
     for _ in range(3):
         with pytest.raises(QueryError):
-            book.query(f'SELECT count(*) FROM {", ".join(f"{table} t{i}" for i in range(9))}')
+            book.query(f"SELECT count(*) FROM {', '.join(f'{table} t{i}' for i in range(9))}")
         assert book.query(f'SELECT name FROM "{table}" ORDER BY name') == fresh
 
 
@@ -319,7 +329,11 @@ def test_like_in_a_query(rationing: Environment) -> None:
     book, spec = ledger(rationing), rationing.spec
     names = spec.entities["item"].names
     start = names[0][:3].upper()
-    found = book.query(f"""SELECT name FROM "{spec.tables['item']}" WHERE name LIKE '{start.replace("'", "''")}%'""")
+    found = book.query(
+        f"""SELECT name FROM "{spec.tables["item"]}" WHERE name LIKE '{start.replace("'", "''")}%'"""
+    )
     assert found.splitlines()[1:] == [name for name in names if name.upper().startswith(start)]
-    assert book.query("SELECT NULL LIKE 'a', 'a' LIKE NULL, 7 LIKE '7', 'a' NOT LIKE 'b'").endswith("- | - | 1 | 1")
+    assert book.query("SELECT NULL LIKE 'a', 'a' LIKE NULL, 7 LIKE '7', 'a' NOT LIKE 'b'").endswith(
+        "- | - | 1 | 1"
+    )
     assert book.query(r"SELECT 'a%' LIKE '_\%' ESCAPE '\', 'ab' LIKE '_\%' ESCAPE '\'").endswith("1 | 0")

@@ -18,7 +18,9 @@ from truthfirst.types import Form
 
 
 def text(environment: Environment, form: Form, theta: Any = None, turns: int = 30) -> str:
-    return instructions(environment.family, environment.theta if theta is None else theta, environment.spec, form, turns)
+    return instructions(
+        environment.family, environment.theta if theta is None else theta, environment.spec, form, turns
+    )
 
 
 def block(prompt: str, opening: str) -> list[list[str]]:
@@ -41,7 +43,10 @@ def test_every_number_stands_in_its_form_and_no_other(environment: Environment) 
     prompts = {form: text(environment, form) for form in Form}
     for field in family.interface.fields:
         shape = [range(counts[kind]) for kind in field.index]
-        wanted = {index: spoken(environment, field, entry(theta, (field.name, *index))) for index in itertools.product(*shape)}
+        wanted = {
+            index: spoken(environment, field, entry(theta, (field.name, *index)))
+            for index in itertools.product(*shape)
+        }
         for form, prompt in prompts.items():
             rows = block(prompt, f"[{spec.fields[field.name].column}]")
             if field.hidden and form is Form.AGENTIC:
@@ -110,7 +115,11 @@ def test_counts_and_public_constants_are_told_in_words_too(candidate: Callable[.
     environment = candidate("rationing")
     rules = text(environment, Form.AGENTIC).split("Rules\n")[1].split("\n\n")[0]
     theta, spec = environment.theta, environment.spec
-    for words in (f"{theta.budget} {spec.goods}", f"{theta.decline} {spec.money}", f"{theta.limit} {spec.goods}"):
+    for words in (
+        f"{theta.budget} {spec.goods}",
+        f"{theta.decline} {spec.money}",
+        f"{theta.limit} {spec.goods}",
+    ):
         assert words in rules
 
 

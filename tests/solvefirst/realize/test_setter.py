@@ -44,7 +44,9 @@ def test_every_domain_tells_every_family(name: str) -> None:
         check_spec(spec, family, family.counts(theta))
         assert spec.domain == load_voices()[domain].label
         text = instructions(family, theta, spec, Form.AGENTIC, 60)
-        odd = re.findall(r".{0,20}(?:[{}<>`]|  +|\bNone\b(?! has)|\.\.(?!\.)| [,;:]|\bthe the\b|\ba a\b).{0,20}", text)
+        odd = re.findall(
+            r".{0,20}(?:[{}<>`]|  +|\bNone\b(?! has)|\.\.(?!\.)| [,;:]|\bthe the\b|\ba a\b).{0,20}", text
+        )
         assert odd == [], domain
 
 
@@ -77,7 +79,9 @@ def shared(texts: list[str]) -> list[float]:
 
 def test_the_measure_sees_a_skeleton_with_swapped_nouns() -> None:
     skeleton = "In the {} you have 7 {} to give to those who ask, and each of them takes at most 3 in one {} of work."
-    texts = [skeleton.format(*nouns) for nouns in (("bakery", "sacks", "bake"), ("harbour", "berths", "tide"))]
+    texts = [
+        skeleton.format(*nouns) for nouns in (("bakery", "sacks", "bake"), ("harbour", "berths", "tide"))
+    ]
     assert shared(texts)[0] > 0.25
     assert shared([texts[0], texts[0].replace("7", "12")]) == [1.0]
 
@@ -90,7 +94,7 @@ def test_prompts_of_two_domains_share_little(name: str) -> None:
     specs = [write(family, theta, PASSAGES[domain][0]) for domain in DOMAINS]
     pairs = shared([instructions(family, theta, spec, Form.AGENTIC, 20) for spec in specs])
     assert statistics.median(pairs) <= 0.15
-    assert max(pairs) <= 0.35
+    assert max(pairs) <= 0.3
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -109,7 +113,10 @@ def test_the_words_of_two_domains_share_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_tools_columns_and_labels_differ_between_domains(name: str) -> None:
     casts = [load_voices()[domain].castings[name] for domain in DOMAINS]
-    for what, least in (("tools", 27), ("fields", 22)):  # a plain label such as "minutes the step takes" may recur
+    for what, least in (
+        ("tools", 27),
+        ("fields", 22),
+    ):  # a plain label such as "minutes the step takes" may recur
         for key in getattr(casts[0], what):
             words = [getattr(cast, what)[key].model_dump_json() for cast in casts]
             assert len(set(words)) >= least, (what, key)
@@ -163,7 +170,8 @@ def test_slug_is_always_a_free_identifier(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"), [("Fair day", "fair_day"), ("order", "order_name"), ("2nd shift", "x_2nd_shift"), ("", "x")]
+    ("text", "name"),
+    [("Fair day", "fair_day"), ("order", "order_name"), ("2nd shift", "x_2nd_shift"), ("", "x")],
 )
 def test_slug_examples(text: str, name: str) -> None:
     assert slug(text) == name

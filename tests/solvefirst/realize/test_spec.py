@@ -42,7 +42,11 @@ def changed(spec: WorldSpec, path: str, value: Any) -> WorldSpec:
 
 
 def check(environment: Environment, path: str, value: Any) -> None:
-    check_spec(changed(environment.spec, path, value), environment.family, environment.family.counts(environment.theta))
+    check_spec(
+        changed(environment.spec, path, value),
+        environment.family,
+        environment.family.counts(environment.theta),
+    )
 
 
 # --- narrow types -----------------------------------------------------------------------------------------
@@ -141,7 +145,9 @@ def test_a_sound_spec_passes_and_its_roles_are_the_tables(environment: Environme
 # --- filling texts ----------------------------------------------------------------------------------------
 def test_values_are_never_expanded_again() -> None:
     assert fill("{a} and {b}", {"a": "{b}", "b": "{a}"}) == "{b} and {a}"
-    assert fill("{a.__class__} {a!r} {} {a:9}", {"a": 1}) == "{a.__class__} {a!r} {} {a:9}"  # nothing is evaluated
+    assert (
+        fill("{a.__class__} {a!r} {} {a:9}", {"a": 1}) == "{a.__class__} {a!r} {} {a:9}"
+    )  # nothing is evaluated
 
 
 @given(st.text(max_size=30), st.text(max_size=10))

@@ -52,23 +52,52 @@ def test_kinds_of_tools_and_their_order(environment: Environment) -> None:
     kinds = [schema.kind for schema in environment.toolbox.schemas()]
     assert kinds == ["probe"] * len(face.probes) + ["decision"] * len(face.verbs) + ["query"]
     assert all(schema.description for schema in environment.toolbox.schemas())
-    assert environment.toolbox.schemas()[-1].openai()["function"]["name"] == environment.spec.tools["query"].name
+    assert (
+        environment.toolbox.schemas()[-1].openai()["function"]["name"] == environment.spec.tools["query"].name
+    )
 
 
 # --- arguments --------------------------------------------------------------------------------------------
 # What a model may write for a whole number, and none of it is one.
-NO_NUMBER = ["3", "", None, True, False, 2.5, math.nan, math.inf, -math.inf, [3], {"a": 3}, "３", "٣", "three", 1e-9]
+NO_NUMBER = [
+    "3",
+    "",
+    None,
+    True,
+    False,
+    2.5,
+    math.nan,
+    math.inf,
+    -math.inf,
+    [3],
+    {"a": 3},
+    "３",
+    "٣",
+    "three",
+    1e-9,
+]
 # Whole numbers that no amount and no index can be.
 OUT_OF_RANGE = [-1, -(10**400), 2**63, 10**400, 10**5_000, 1e300]
 # Names that look like a member of the pool and are none: another case, a Cyrillic o, a no-break space, ...
-CONFUSABLE = [str.upper, str.lower, lambda n: n + " ", lambda n: n.replace(" ", "\u00a0"), lambda n: n + "\u200b"]
-CONFUSABLE += [lambda n: n.translate(str.maketrans("aeo", "аео")), lambda n: n[::-1], lambda n: "", lambda n: n[:-1]]
+CONFUSABLE = [
+    str.upper,
+    str.lower,
+    lambda n: n + " ",
+    lambda n: n.replace(" ", "\u00a0"),
+    lambda n: n + "\u200b",
+]
+CONFUSABLE += [
+    lambda n: n.translate(str.maketrans("aeo", "аео")),
+    lambda n: n[::-1],
+    lambda n: "",
+    lambda n: n[:-1],
+]
 
 
 @pytest.mark.parametrize("value", NO_NUMBER, ids=repr)
 def test_an_amount_must_be_a_whole_number(value: Any, rationing: Environment) -> None:
     tool = rationing.spec.tools["spend"].name
-    with pytest.raises(Refusal, match="^amount must be a whole number, got ") as caught:
+    with pytest.raises(Refusal, match=r"^amount must be a whole number, got ") as caught:
         rationing.toolbox.read(tool, {"amount": value})
     assert len(str(caught.value)) < 200
 
@@ -76,7 +105,7 @@ def test_an_amount_must_be_a_whole_number(value: Any, rationing: Environment) ->
 @pytest.mark.parametrize("position", range(len(OUT_OF_RANGE)))
 def test_an_amount_must_not_be_negative_or_endless(position: int, rationing: Environment) -> None:
     tool, value = rationing.spec.tools["spend"].name, OUT_OF_RANGE[position]
-    with pytest.raises(Refusal, match="^amount must be a whole number of at least 0, got ") as caught:
+    with pytest.raises(Refusal, match=r"^amount must be a whole number of at least 0, got ") as caught:
         rationing.toolbox.read(tool, {"amount": value})
     assert len(str(caught.value)) < 200
 
@@ -95,7 +124,9 @@ def test_an_ordinal_lies_between_1_and_its_count(value: Any, rationing: Environm
         rationing.toolbox.read(name, arguments | {ordinal: value})
 
 
-@pytest.mark.parametrize("value", [None, 7, True, [], {}, "x" * 10_000, "\ud800", 10**5_000, *CONFUSABLE], ids=type)
+@pytest.mark.parametrize(
+    "value", [None, 7, True, [], {}, "x" * 10_000, "\ud800", 10**5_000, *CONFUSABLE], ids=type
+)
 def test_a_name_is_written_exactly_as_it_is_published(value: Any, rationing: Environment) -> None:
     name, arguments = rationing.toolbox.write(Probe(("value", 0, 0)))
     slot = rationing.spec.tools["value"].arguments["item"]
@@ -118,15 +149,15 @@ def test_a_small_slip_is_answered_with_the_name_that_was_meant(rationing: Enviro
 
 @pytest.mark.parametrize("arguments", [None, [], "text", 7, "{}", ["amount"], math.nan], ids=repr)
 def test_arguments_must_be_an_object(arguments: Any, rationing: Environment) -> None:
-    with pytest.raises(Refusal, match="must be a JSON object with amount$"):
+    with pytest.raises(Refusal, match=r"must be a JSON object with amount$"):
         rationing.toolbox.read(rationing.spec.tools["spend"].name, arguments)
 
 
 def test_missing_and_extra_arguments_are_named(rationing: Environment) -> None:
     toolbox, spend = rationing.toolbox, rationing.spec.tools["spend"].name
-    with pytest.raises(Refusal, match="needs the argument 'amount'; it takes amount$"):
+    with pytest.raises(Refusal, match=r"needs the argument 'amount'; it takes amount$"):
         toolbox.read(spend, {})
-    with pytest.raises(Refusal, match='has no argument "аmount"|has no argument "\\\\u0430mount"'):
+    with pytest.raises(Refusal, match=r'has no argument "\\u0430mount"'):
         toolbox.read(spend, {"amount": 1, "аmount": 2})
     with pytest.raises(Refusal, match="has no argument "):
         toolbox.read(spend, {"amount": 1, 7: 2})
@@ -134,13 +165,15 @@ def test_missing_and_extra_arguments_are_named(rationing: Environment) -> None:
 
 @pytest.mark.parametrize("name", ["", "spend", "SELECT", None, 7, [], {}, "x" * 10_000, "\ud800"], ids=repr)
 def test_an_unknown_tool_is_answered_with_the_tools_there_are(name: Any, rationing: Environment) -> None:
-    with pytest.raises(Refusal, match="^there is no tool ") as caught:
+    with pytest.raises(Refusal, match=r"^there is no tool ") as caught:
         rationing.toolbox.read(name, {})
     assert all(tool.name in str(caught.value) for tool in rationing.toolbox.schemas())
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("sql", [None, 7, ["SELECT 1"], {"sql": "SELECT 1"}, "x" * (MAX_QUERY_CHARACTERS + 1)])
+@pytest.mark.parametrize(
+    "sql", [None, 7, ["SELECT 1"], {"sql": "SELECT 1"}, "x" * (MAX_QUERY_CHARACTERS + 1)]
+)
 def test_a_query_is_text_of_bounded_length(sql: Any, rationing: Environment) -> None:
     with pytest.raises(Refusal, match=f"^sql (must be text|has {MAX_QUERY_CHARACTERS + 1} characters)"):
         rationing.toolbox.read(rationing.spec.tools["query"].name, {"sql": sql})
@@ -154,7 +187,9 @@ JUNK = st.recursive(
 
 
 @given(data=st.data())
-def test_reading_gives_a_call_or_a_refusal_with_a_short_reason(data: st.DataObject, environment: Environment) -> None:
+def test_reading_gives_a_call_or_a_refusal_with_a_short_reason(
+    data: st.DataObject, environment: Environment
+) -> None:
     toolbox: Toolbox = environment.toolbox
     schema = data.draw(st.sampled_from(toolbox.schemas()))
     names = st.sampled_from([*schema.parameters["properties"], "extra"])
@@ -162,9 +197,11 @@ def test_reading_gives_a_call_or_a_refusal_with_a_short_reason(data: st.DataObje
     try:
         call = toolbox.read(schema.name, arguments)
     except Refusal as refusal:
-        assert 0 < len(str(refusal)) < 800
+        reason = str(refusal)
     else:
         assert toolbox.read(*toolbox.write(call)) == call
+        return
+    assert 0 < len(reason) < 800
 
 
 # --- what is not possible now -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from ...types import Form, PublicView
 from .. import references
 from ..candidates import read_corpus, rebuild
 from ..environment import Environment
-from ..families.base import Action, Key, entry
+from ..families.base import Key, entry
 from ..realize.spec import SpecError, check_spec
 from ..realize.tools import Probe
 from .reading import ReadingError
@@ -47,6 +47,7 @@ from .trials import (
     same_effect,
     silent_answers,
     start_episode,
+    stubborn_plan,
     twin_of,
     view_of,
 )
@@ -123,17 +124,20 @@ def margin(environment: Environment) -> None:
 
 def names(environment: Environment) -> None:
     """Names are unique, complete, and refer to what they should: in spec, schemas and tables."""
-    family, spec, counts = environment.family, environment.spec, environment.family.counts(environment.theta)
+    family, spec, reader = environment.family, environment.spec, reader_of(environment)
     try:
-        check_spec(spec, family, counts)
+        check_spec(spec, family, reader.counts)
     except SpecError as error:
         raise GateFailure(str(error)) from error
-    offered = [tool.name for tool in view_of(environment).tools]
-    wanted = [tool.name for tool in spec.tools.values()]
-    require(
-        sorted(offered) == sorted(wanted),
-        f"tools {sorted(offered)} are offered, the spec has {sorted(wanted)}",
-    )
+    tools = {tool.name: tool.parameters.get("properties", {}) for tool in view_of(environment).tools}
+    offered, wanted = sorted(tools), sorted(tool.name for tool in spec.tools.values())
+    require(offered == wanted, f"tools {offered} are offered, the spec has {wanted}")
+    for role, words in spec.tools.items():
+        for argument, kind in reader.slots(role) if role != "query" else ():
+            if kind and not reader.ordinal[kind]:
+                listed = tools[words.name].get(argument, {}).get("enum")
+                right = listed == reader.members[kind]
+                require(right, f"{words.name} offers {listed} as {argument}, not {reader.members[kind]}")
     with database_of(environment) as database:
         found = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         tables = sorted(spec.tables.values())
@@ -141,7 +145,7 @@ def names(environment: Environment) -> None:
         require(len(found) >= 3, f"only {len(found)} tables")
         broken = database.execute("PRAGMA foreign_key_check").fetchall()
         require(not broken, f"stale references in the database: {broken[:3]}")
-        for kind, members in reader_of(environment).members.items():
+        for kind, members in reader.members.items():
             table = spec.tables[kind]
             rows = [str(row[0]) for row in database.execute(f'SELECT name FROM "{table}" ORDER BY id')]
             folded = [row.casefold() for row in rows]
@@ -173,13 +177,13 @@ def schemas(environment: Environment) -> None:
     tools = {tool.name: tool for tool in view_of(environment).tools}
     query, table = environment.spec.tools["query"].name, environment.spec.tables["terms"]
     calls: dict[str, list[dict[str, Any]]] = {query: [{"sql": f'SELECT count(*) FROM "{table}"'}]}
-    for field in family.interface.probes:
-        calls[reader.spec.tools[field.name].name] = list(reader.covering_calls(field.name))
-    for verb in family.interface.verbs:
-        calls[reader.spec.tools[verb.name].name] = list(reader.covering_calls(verb.name))
+    roles = [field.name for field in family.interface.probes] + [verb.name for verb in family.interface.verbs]
+    for role in roles:
+        calls[reader.spec.tools[role].name] = [reader.call(one)[1] for one in reader.covering(role)]
     for move in family.legal(theta, family.start(theta)):
-        name, arguments = reader.call(next(iter(move)))
-        calls[name].insert(0, arguments)
+        if len(move):
+            name, arguments = reader.call(next(iter(move)))
+            calls[name].insert(0, arguments)
     for name, right in calls.items():
         require(name in tools, f"tool {name} is not offered")
         validator = jsonschema.Draft7Validator(tools[name].parameters)  # the dialect of function calling
@@ -211,11 +215,16 @@ def schemas(environment: Environment) -> None:
 
 def _check_read_only(environment: Environment, query: str) -> None:
     """The query tool refuses every statement that writes, and nothing is written."""
-    terms, episode = environment.spec.tables["terms"], start_episode(environment)
-    for sql in WRITES:
-        sql = sql.format(table=terms)
-        reply, turn = call(going_on(environment, episode), query, {"sql": sql})
+    reader, episode = reader_of(environment), start_episode(environment)
+    table = environment.spec.tables[environment.family.interface.entities[0].kind]
+    before = queried(episode, reader, table)
+    for statement in WRITES:
+        episode = episode if episode.turns_left > 1 else start_episode(environment)
+        sql = statement.format(table=table)
+        reply, turn = call(episode, query, {"sql": sql})
         require(turn.status == "refused", f"the query tool executes {sql!r}: {reply!r}")
+        after = queried(episode, reader, table)
+        require(after == before, f"{sql!r} is refused and yet executed: {table} then holds {after[:2]}")
 
 
 def budget(environment: Environment) -> None:
@@ -238,7 +247,7 @@ def budget(environment: Environment) -> None:
     query = environment.spec.tools["query"].name
     calls: list[tuple[str, Any]] = [("no_such_tool", {}), (query, {"sql": "SELECT 1"}), (query, {"sql": 1})]
     calls += [reader.call(move) for move in opening_of(environment) if isinstance(move, Probe)]
-    calls += [(tool.name, {}) for tool in view.tools]
+    calls += [(tool.name, {"no_such_argument": 1}) for tool in view.tools]
     episode = start_episode(environment)
     for spent in range(1, turns + 1):
         name, arguments = calls[spent % len(calls)]
@@ -257,7 +266,7 @@ def optimal_replay(environment: Environment) -> None:
     """The optimal plan earns exactly u_star through the tools of every form, is told so, and scores 1."""
     solution, reader = environment.solution, reader_of(environment)
     for form in (Form.INFORMED, Form.AGENTIC):
-        earned, episode = play(environment, solution.plan, form)
+        earned, episode = play(environment, solution.plan, form, fumble=form is Form.INFORMED)
         right = earned == solution.u_star
         require(right, f"the optimal plan earns {earned} in form {form}, u_star is {solution.u_star}")
     check_score(episode, solution.u_star, 1.0)
@@ -269,23 +278,31 @@ def optimal_replay(environment: Environment) -> None:
 
 
 def baseline_replay(environment: Environment) -> None:
-    """The default policy earns exactly u_zero through the tools and scores 0; stopping at once earns what is forced."""
+    """The default policy earns exactly u_zero through the tools and scores 0; stopping early earns what is forced."""
     family, theta, solution = environment.family, environment.theta, environment.solution
     state, plan = family.start(theta), []
     while family.legal(theta, state):
         plan.append(family.default(theta, state))
         state = family.step(theta, state, plan[-1])[0]
     earned, episode = play(environment, plan, Form.AGENTIC)
-    require(
-        earned == solution.u_zero,
-        f"the default policy earns {earned} through the tools, u_zero is {solution.u_zero}",
-    )
+    right = earned == solution.u_zero
+    require(right, f"the default policy earns {earned} through the tools, u_zero is {solution.u_zero}")
     check_score(episode, solution.u_zero, 0.0)
-    episode = start_episode(environment)
+    states, gains = [family.start(theta)], [0]
+    for action in solution.plan:
+        state, gain, _ = family.step(theta, states[-1], action)
+        states, gains = [*states, state], [*gains, gains[-1] + gain]
+    forced = [family.abandon(theta, state) for state in states]
+    most = max(range(len(states)), key=lambda k: abs(forced[k]))
+    _, episode = play(environment, solution.plan[:most], Form.AGENTIC)
     episode.stop()
-    forced = family.abandon(theta, family.start(theta))
-    share = (forced - solution.u_zero) / (solution.u_star - solution.u_zero)
-    check_score(episode, forced, min(1.0, max(0.0, share)))
+    u = gains[most] + forced[most]
+    check_score(episode, u, _reward(environment, u))
+
+
+def _reward(environment: Environment, u: int) -> float:
+    solution = environment.solution
+    return min(1.0, max(0.0, (u - solution.u_zero) / (solution.u_star - solution.u_zero)))
 
 
 def upper_bound(environment: Environment) -> None:
@@ -296,49 +313,35 @@ def upper_bound(environment: Environment) -> None:
         solution.u_star <= bound <= most,
         f"u_star = {solution.u_star}, but the independent method ({family.certificate}) gives {bound}",
     )
-    for name, seed in (("plan", 0), ("myopic", 0), ("random", 0), ("random", 1), ("random", 2)):
+    for name, seed in (("plan", 0), ("myopic", 0), ("random", 0), ("random", 1)):
         u = references.simulate(references.POLICIES[name], family, theta, environment.budget, seed)
         require(u <= most, f"policy {name} (seed {seed}) earns {u}, more than u_star = {solution.u_star}")
-    episode = start_episode(environment)
-    state, rng = family.start(theta), stream(3, "upper-bound", environment.id)
-    gains, reader = 0, reader_of(environment)
-    while (moves := [move for move in family.legal(theta, state) if len(move)]) and not episode.done:
-        move = moves[int(rng.integers(len(moves)))]
-        action = Action(
-            move.verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices)
-        )
-        gains += call(episode, *reader.call(action))[1].detail.get("gain", 0)
-        state = family.step(theta, state, action)[0]
-    u = gains + family.abandon(theta, state)
-    require(u <= most, f"a random episode earns {u}, more than u_star = {solution.u_star}")
-    share = (u - solution.u_zero) / (solution.u_star - solution.u_zero)
-    check_score(episode, u, min(1.0, max(0.0, share)))
+    u, episode = play(environment, stubborn_plan(environment), Form.AGENTIC)
+    require(u <= most, f"a stubborn episode earns {u}, more than u_star = {solution.u_star}")
+    check_score(episode, u, _reward(environment, u))
 
 
 def no_leak(environment: Environment) -> None:
     """Neither hidden entries nor the solution change the public view or any answer before a revelation.
 
-    In a twin every hidden entry has another value and the solution is another one. What one probe or decision shows
-    is kept in a second twin, which must then answer alike. A fresh episode remembers nothing of earlier ones.
+    In a twin every hidden entry has another value and the solution is another one. A second twin keeps what one
+    probe and one decision show, and must then answer alike. A fresh episode remembers nothing of earlier ones.
     """
     family, theta, spec = environment.family, environment.theta, environment.spec
-    rng = stream(0, "no-leak", environment.id)
-    twin = twin_of(
-        environment,
-        other_theta(environment, rng.integers(1, 1 << 30, len(family.keys(theta))).tolist(), set()),
-    )
-    _same_view(view_of(environment), view_of(twin), "of the public view depends on the sealed truth")
-    _same_answers(environment, twin, [])
     opening = opening_of(environment)
-    kept = {move.key for move in opening if isinstance(move, Probe)}
-    kept |= family.step(theta, family.start(theta), environment.solution.plan[0])[2].keys()
-    twin = twin_of(
-        environment,
-        other_theta(environment, rng.integers(1, 1 << 30, len(family.keys(theta))).tolist(), kept),
-    )
-    if not same_effect(environment, twin):
-        opening = [move for move in opening if isinstance(move, Probe)]
-    _same_answers(environment, twin, opening)
+    shown = {move.key for move in opening if isinstance(move, Probe)}
+    shown |= family.step(theta, family.start(theta), environment.solution.plan[0])[2].keys()
+    rng = stream(0, "no-leak", environment.id)
+    for kept in (set(), shown):
+        twin = twin_of(environment, other_theta(environment, rng, kept))
+        _same_view(view_of(environment), view_of(twin), "of the public view depends on the sealed truth")
+        before = opening if kept else []
+        if not same_effect(environment, twin):  # a gain may rest on more than it shows
+            before = [move for move in before if isinstance(move, Probe)]
+        one, two = silent_answers(environment, before), silent_answers(twin, before)
+        for (asked, first), (_, second) in zip(one, two, strict=True):
+            same = first == second
+            require(same, f"the answer to {asked} depends on what it may not reveal: {first!r}, {second!r}")
     fresh = start_episode(environment)
     for role in ("ledger", "readings"):
         rows = queried(fresh, reader_of(environment), spec.tables[role])
@@ -347,10 +350,9 @@ def no_leak(environment: Environment) -> None:
     source = next((f"{p.title} {p.text}" for p in passages if p.id == spec.passage), "")
     told = [spec.title, spec.scenario, spec.brief, spec.closing]
     told += [tool.description for tool in spec.tools.values()]
-    invented = numbers(" ".join(told)) - numbers(source)
+    invented = sorted(numbers(" ".join(told)) - numbers(source))
     require(
-        not invented,
-        f"the story states numbers that its passage {spec.passage} does not: {sorted(invented)[:5]}",
+        not invented, f"the story states numbers that its passage {spec.passage} does not: {invented[:5]}"
     )
 
 
@@ -416,11 +418,3 @@ GATES: dict[str, Callable[[Environment], None]] = {
 def _same_view(one: PublicView, two: PublicView, complaint: str) -> None:
     for part in dataclasses.fields(PublicView):
         require(getattr(one, part.name) == getattr(two, part.name), f"{part.name} {complaint}")
-
-
-def _same_answers(environment: Environment, twin: Environment, opening: list[Probe | Action]) -> None:
-    one, two = silent_answers(environment, opening), silent_answers(twin, opening)
-    for (asked, first), (_, second) in zip(one, two, strict=True):
-        require(
-            first == second, f"the answer to {asked} depends on what it may not reveal: {first!r}, {second!r}"
-        )

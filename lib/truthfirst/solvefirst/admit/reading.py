@@ -110,11 +110,13 @@ class Reader:
         arguments = {name: self._written(kind, v) for (name, kind), v in zip(slots, values, strict=True)}
         return self.spec.tools[role].name, arguments
 
-    def covering_calls(self, role: str) -> Iterator[dict[str, Any]]:
-        """Yield arguments for a tool so that every member of every entity slot occurs; amounts are 0."""
+    def covering(self, role: str, amount: int = 0) -> Iterator[Probe | Action]:
+        """Yield calls of a tool so that every member of every entity slot occurs; amounts are all alike."""
         slots = self.slots(role)
+        probe = any(field.name == role for field in self.family.interface.probes)
         for i in range(max([self.counts[kind] for _, kind in slots if kind], default=1)):
-            yield {name: self._written(kind, i % self.counts[kind] if kind else 0) for name, kind in slots}
+            values = tuple(i % self.counts[kind] if kind else amount for _, kind in slots)
+            yield Probe((role, *values)) if probe else Action(role, values)
 
     # --- sentences --------------------------------------------------------------------------------
     def vocabulary(self, theta: Theta) -> dict[str, str]:
@@ -128,6 +130,14 @@ class Reader:
         table |= {f"tool_{role}": tool.name for role, tool in spec.tools.items()}
         table |= {f"label_{name}": field.label for name, field in spec.fields.items()}
         return table | {s.name: str(getattr(theta, s.name)) for s in self.family.interface.scalars}
+
+    def said(self, template: str, vocabulary: Mapping[str, str]) -> str:
+        """Return a template as the instructions say it: a count of one takes the singular."""
+        text = render(template, vocabulary)
+        for kind, words in self.spec.entities.items():
+            if self.counts[kind] == 1:
+                text = re.sub(rf"\b1 {re.escape(words.plural)}\b", f"1 {words.singular}", text)
+        return text
 
     # --- figures in the text ----------------------------------------------------------------------
     def figures(self, text: str) -> dict[Key, int]:

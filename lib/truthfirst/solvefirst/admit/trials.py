@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ...types import Form, PublicView, Turn
 from ..environment import Environment, InstanceEpisode
@@ -100,17 +103,24 @@ def queried(episode: InstanceEpisode, reader: Reader, table: str) -> list[list[s
 
 
 # --- playing ----------------------------------------------------------------------------------------------
-def play(environment: Environment, plan: Sequence[Action], form: Form) -> tuple[int, InstanceEpisode]:
+def play(
+    environment: Environment, plan: Sequence[Action], form: Form, *, fumble: bool = False
+) -> tuple[int, InstanceEpisode]:
     """Play a plan through the wrapped tools; return what they say was earned in all, and the episode.
 
     Every reply must state the call's true effect and nothing else: the arguments and the gain, the entries it
-    shows for the first time, the facts of the new state, and the turns that are left.
+    shows for the first time, the facts of the new state, and the turns that are left. With `fumble`, decisions that
+    are not legal are tried in between as far as the turns allow; a refusal may state public numbers only.
     """
     family, theta, reader = environment.family, environment.theta, reader_of(environment)
     vocabulary = reader.vocabulary(theta)
     episode, state, earned = start_episode(environment, form), family.start(theta), 0
     known: set[Key] = set() if form is Form.AGENTIC else set(family.hidden(theta))
-    for action in plan:
+    for done, action in enumerate(plan):
+        if fumble:
+            spare = (episode.turns_left - len(plan) + done) // (len(plan) - done)
+            for wrong in itertools.islice(illegal_actions(environment, state), spare):
+                _check_refusal(episode, environment, wrong, state)
         reply, turn = call(episode, *reader.call(action))
         require(turn.status == "ok", f"turn {turn.index}: {action} is refused: {reply!r}")
         after, gain, shown = family.step(theta, state, action)
@@ -123,6 +133,47 @@ def play(environment: Environment, plan: Sequence[Action], form: Form) -> tuple[
         account_for(f"turn {turn.index}", reply, [*pieces, f"Turns left: {episode.turns_left}."])
         state, earned, known = after, earned + gain, known | set(new)
     return earned + family.abandon(theta, episode.state), episode
+
+
+def stubborn_plan(environment: Environment) -> list[Action]:
+    """Return a plan that repeats its last decision as long as it is legal, then takes the first one that is.
+
+    Optimal plans seldom repeat themselves, so this one goes where they do not; it fits the turn budget.
+    """
+    family, theta = environment.family, environment.theta
+    state, plan = family.start(theta), list[Action]()
+    while moves := [move for move in family.legal(theta, state) if len(move)]:
+        again = plan and any(plan[-1] in move for move in moves)
+        plan.append(plan[-1] if again else next(iter(moves[0])))
+        state = family.step(theta, state, plan[-1])[0]
+    return plan[: environment.turn_budget]
+
+
+def illegal_actions(environment: Environment, state: State) -> Iterator[Action]:
+    """Yield well-formed decisions that are not legal in `state`: of every verb, every member, and absurd amounts."""
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
+    for verb in family.interface.verbs:
+        for action in reader.covering(verb.name, amount=10**6):
+            if isinstance(action, Action) and not family.is_legal(theta, state, action):
+                yield action
+
+
+def _check_refusal(episode: InstanceEpisode, environment: Environment, action: Action, state: State) -> None:
+    """An illegal decision is refused, changes nothing, and is told public numbers only."""
+    family, theta, reader = environment.family, environment.theta, reader_of(environment)
+    reply, turn = call(episode, *reader.call(action))
+    unchanged = episode.state == state
+    require(turn.status == "refused" and unchanged, f"{action} is not legal and yet accepted: {reply!r}")
+    public = {str(episode.turns_left), *(str(value) for value in action.args)}
+    for move in family.legal(theta, state):
+        for allowed in move.choices:
+            ends = (allowed[0], allowed[-1]) if isinstance(allowed, range) and allowed else allowed
+            public |= {str(value + add) for value in ends for add in (0, 1)}
+    text = reply.casefold()
+    for name in itertools.chain.from_iterable(reader.members.values()):
+        text = text.replace(name.casefold(), " ")
+    leaked = sorted(numbers(text) - public - {str(value + 1) for value in action.args})
+    require(not leaked, f"nothing public accounts for {leaked[:5]} in the refusal {reply!r}")
 
 
 def decision_pieces(
@@ -168,15 +219,23 @@ def silent_answers(environment: Environment, before: Sequence[Probe | Action] = 
 
     before   calls that each episode opens with; their replies stand first, and only the tables that grow are asked
     """
-    reader, spec = reader_of(environment), environment.spec
+    family, theta, reader, spec = (
+        environment.family,
+        environment.theta,
+        reader_of(environment),
+        environment.spec,
+    )
     query, roles = spec.tools["query"].name, ("ledger", "readings") if before else tuple(spec.tables)
     calls: list[tuple[str, Any]] = [
         (query, {"sql": f'SELECT * FROM "{spec.tables[role]}"'}) for role in roles
     ]
-    calls += [("no_such_tool", {}), (query, {"sql": "SELECT nothing"})]
-    for tool in view_of(environment).tools:
-        for value in (10**9,) if before else (10**9, "Nobody"):
-            calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], value)))
+    calls.append(("no_such_tool", {}))
+    for tool in view_of(environment).tools if not before else ():
+        calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], "Nobody")))
+    state = family.start(theta)
+    for one in before:
+        state = family.step(theta, state, one)[0] if isinstance(one, Action) else state
+    calls += [reader.call(action) for action in itertools.islice(illegal_actions(environment, state), 4)]
     opening = [reader.call(one) for one in before]
     answers: list[tuple[str, str]] = []
     episode: InstanceEpisode | None = None
@@ -202,11 +261,12 @@ def opening_of(environment: Environment) -> list[Probe | Action]:
     return [*(Probe(key) for key in probes[-1:]), *environment.solution.plan[:1]]
 
 
-def other_theta(environment: Environment, offsets: list[int], kept: set[Key]) -> Theta:
+def other_theta(environment: Environment, rng: np.random.Generator, kept: set[Key]) -> Theta:
     """Return theta with every hidden entry outside `kept` at another value of its published range."""
     family, theta = environment.family, environment.theta
-    values = {}
-    for offset, (key, (low, high, _)) in zip(offsets, family.prior(theta).items(), strict=True):
+    prior, values = family.prior(theta), {}
+    offsets = rng.integers(1, 1 << 30, len(prior)).tolist()
+    for offset, (key, (low, high, _)) in zip(offsets, prior.items(), strict=True):
         if key not in kept and high > low:
             values[key] = low + (entry(theta, key) - low + 1 + offset % (high - low)) % (high - low + 1)
     return family.substitute(theta, values)
@@ -235,36 +295,46 @@ def check_score(episode: InstanceEpisode, u: int, reward: float) -> None:
 
 
 def check_records(environment: Environment, reader: Reader) -> None:
-    """After one probe or decision, the ledger and the readings hold exactly what was done and shown."""
+    """After a probe, and after all decisions but the last, ledger and readings hold exactly what was done and shown."""
     family, theta, spec = environment.family, environment.theta, environment.spec
     face = family.interface
-    kinds = dict.fromkeys(kind for field in face.hidden_fields for kind in field.index)
     slots = dict.fromkeys(slot.entity for verb in face.verbs for slot in verb.slots if slot.entity)
-    for move in opening_of(environment):
+    for move in [one for one in opening_of(environment) if isinstance(one, Probe)]:
         episode = start_episode(environment)
         call(episode, *reader.call(move))
-        shown: dict[Key, int] = {}
-        ledger: list[list[str]] = []
-        if isinstance(move, Probe):
-            shown[move.key] = entry(theta, move.key)
-        else:
-            _, gain, shown = family.step(theta, family.start(theta), move)
-            pairs = zip(face.verb(move.verb).slots, move.args, strict=True)
-            values = {slot.entity: value + 1 if slot.entity else value for slot, value in pairs}
-            cells = [str(values.get(kind, "-")) for kind in (*slots, None)]
-            ledger.append(["1", spec.tools[move.verb].name, *cells, str(gain)])
-        readings = []
-        for (name, *index), value in shown.items():
-            field = next(f for f in face.hidden_fields if f.name == name)
-            where = {kind: str(i + 1) for kind, i in zip(field.index, index, strict=True)}
-            readings.append(
-                ["1", spec.fields[name].label, *(where.get(kind, "-") for kind in kinds), str(value)]
-            )
-        for role, rows in (("ledger", ledger), ("readings", readings)):
-            if not episode.done:
-                told = queried(episode, reader, spec.tables[role])
-                right = len(told) == min(len(rows), LISTED_ROWS) and all(row in rows for row in told)
-                require(right, f"after {move}, table {spec.tables[role]} holds {told[:3]}, not {rows[:3]}")
+        _check_rows(episode, reader, [], [_reading(reader, 0, move.key, entry(theta, move.key))])
+    episode, state, ledger = start_episode(environment), family.start(theta), []
+    readings: dict[Key, list[str]] = {}
+    plans = (environment.solution.plan[:-1], stubborn_plan(environment)[:-1])
+    for turn, action in enumerate(max(plans, key=lambda plan: abs(family.replay(theta, plan)))):
+        call(episode, *reader.call(action))
+        state, gain, shown = family.step(theta, state, action)
+        pairs = zip(face.verb(action.verb).slots, action.args, strict=True)
+        values = {slot.entity: value + 1 if slot.entity else value for slot, value in pairs}
+        cells = [str(values.get(kind, "-")) for kind in (*slots, None)]
+        ledger.append([str(turn + 1), spec.tools[action.verb].name, *cells, str(gain)])
+        for key, value in shown.items():
+            readings.setdefault(key, _reading(reader, turn, key, value))
+    _check_rows(episode, reader, ledger, list(readings.values()))
+
+
+def _reading(reader: Reader, turn: int, key: Key, value: int) -> list[str]:
+    hidden = reader.family.interface.hidden_fields
+    kinds = dict.fromkeys(kind for field in hidden for kind in field.index)
+    field = next(f for f in hidden if f.name == key[0])
+    where = {kind: str(i + 1) for kind, i in zip(field.index, key[1:], strict=True)}
+    label = reader.spec.fields[field.name].label
+    return [str(turn + 1), label, *(where.get(kind, "-") for kind in kinds), str(value)]
+
+
+def _check_rows(
+    episode: InstanceEpisode, reader: Reader, ledger: list[list[str]], readings: list[list[str]]
+) -> None:
+    for role, rows in (("ledger", ledger), ("readings", readings)):
+        if not episode.done:
+            told = queried(episode, reader, reader.spec.tables[role])
+            right = len(told) == min(len(rows), LISTED_ROWS) and all(row in rows for row in told)
+            require(right, f"table {reader.spec.tables[role]} holds {told[-3:]}, not {rows[-3:]}")
 
 
 # --- the text -----------------------------------------------------------------------------------------------

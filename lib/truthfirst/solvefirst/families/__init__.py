@@ -18,6 +18,7 @@ from . import (
     scheduling,
     search,
     storage,
+    timed_selection,
     transport,
 )
 from .base import SIZES, Family, UnknownName
@@ -29,6 +30,7 @@ _MODULES = (
     storage,
     scheduling,
     orienteering,
+    timed_selection,
     replacement,
     search,
     knapsack,

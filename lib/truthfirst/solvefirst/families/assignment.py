@@ -263,6 +263,6 @@ FAMILY = Family(
     residual=residual,
     counts=counts,
     observe=observe,
-    horizon=lambda theta: min(len(theta.value), len(theta.value[0])),
+    horizon=lambda theta: min(len(theta.value), len(theta.value[0])) - len(theta.busy),
     model=model,
 )

@@ -18,11 +18,12 @@ Fixed rules:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pulp
@@ -267,11 +268,10 @@ class Family:
         """Raise ThetaError unless theta is integers only, within its ranges, and passes `check`."""
         for name in (f.name for f in dataclasses.fields(theta)):
             _freeze(name, getattr(theta, name))
-        depths = {s.name: 0 for s in self.interface.scalars} | {
-            f.name: len(f.index) for f in self.interface.fields
-        }
-        for name, depth in depths.items():  # first of all, so that `check` may index freely
-            _require_depth(name, getattr(theta, name), depth)
+        for name, depths in _shapes(self.theta_type).items():  # first of all: `check` may then index freely
+            value = getattr(theta, name)
+            fits = any(_is_nested(value, depth) for depth in depths)
+            require(fits, name, value, f"expected a table of {' or '.join(map(str, depths))} indices")
         self.check(theta)
         for field in self.interface.hidden_fields:
             prior, wanted = getattr(theta, f"{field.name}_prior"), self.counts(theta)[field.index[-1]]
@@ -437,12 +437,25 @@ def require_prior(field: str, prior: Any, low: int = 0) -> None:
     )
 
 
-def _require_depth(field: str, table: Any, depth: int) -> None:
-    """Raise ThetaError unless `table` is tuples nested exactly `depth` deep."""
-    expected = f"expected a table of {depth} indices" if depth else "expected a single integer"
-    require(isinstance(table, tuple) == (depth > 0), field, table, expected)
-    for part in table if depth else ():
-        _require_depth(field, part, depth - 1)
+@functools.lru_cache(maxsize=64)
+def _shapes(theta_type: type) -> dict[str, list[int]]:
+    """Return for each field of theta how many indices it may have."""
+    return {name: _depths(hint) for name, hint in get_type_hints(theta_type).items()}
+
+
+def _depths(hint: Any) -> list[int]:
+    """Return how deep tuples of a type may be nested: [0] for an integer, several for a union."""
+    parts = get_args(hint)
+    if get_origin(hint) is tuple:
+        return [1 + depth for depth in _depths(parts[0])]
+    return [depth for part in parts for depth in _depths(part)] if parts else [0]
+
+
+def _is_nested(value: Any, depth: int) -> bool:
+    """Say whether `value` is tuples nested `depth` deep with integers at the bottom."""
+    if depth == 0 or not isinstance(value, tuple):
+        return depth == 0 and not isinstance(value, tuple)
+    return all(_is_nested(part, depth - 1) for part in value)
 
 
 def skewed_table(rng: np.random.Generator, prior: tuple[int, int, int], *shape: int) -> Any:

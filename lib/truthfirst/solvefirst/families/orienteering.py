@@ -430,6 +430,6 @@ FAMILY = Family(
     residual=residual,
     counts=counts,
     observe=observe,
-    horizon=lambda theta: len(theta.prize) - len(theta.visited) + 1,
+    horizon=lambda theta: 0 if theta.home else len(theta.prize) - len(theta.visited) + 1,
     model=model,
 )

@@ -48,7 +48,7 @@ class Rationing:
     """Parameters; `value` has shape (T, n), in money; its prior is one triple a claimant."""
 
     value: tuple[tuple[int, ...], ...]
-    value_prior: tuple[tuple[int, int, int], ...]
+    value_prior: tuple[tuple[int, int, int], ...] | tuple[int, int, int]
     budget: int
     limit: int
     decline: int

@@ -39,7 +39,6 @@ from .base import (
     Slot,
     Texts,
     Verb,
-    published,
     require,
     require_prior,
     require_table,
@@ -74,20 +73,21 @@ class State(NamedTuple):
 def draw(
     rng: np.random.Generator, items: int, periods: int, high: int, dearest: int, share: int, change: int
 ) -> TimedSelection:
-    """Draw skewed values that ripen and fall, and a budget that does not last for every period.
+    """Draw skewed values that ripen and fall, fees that rise with the usual value, and a scarce budget.
 
     high     highest value of the best item; the others are lesser
     dearest  highest fee
     share    budget, in percent of the usual fees of all periods
     change   switching charge, in percent of `high`
     """
-    tops = [max(3, high - high * i // (2 * items)) for i in range(items)]
-    prior = tuple((0, top, max(1, top // 3)) for top in tops)
+    order = rng.permutation(items)
+    tops = [max(3, high - high * int(k) // (2 * items)) for k in order]
+    prior = tuple((0, top, top // 3) for top in tops)
     columns = [ripening(rng, skewed_table(rng, triple, periods)) for triple in prior]
-    fee = rng.integers(1, dearest + 1, items)
-    usual = periods * (1 + dearest) / 2
+    fee = np.sort(rng.integers(1, dearest + 1, items))[::-1][order]
+    usual = periods * (1 + dearest) // 2
     return TimedSelection(
-        budget=max(int(fee.min()), int(usual * share / 100)),
+        budget=max(int(fee.min()), usual * share // 100),
         switching=max(1, high * change // 100),
         fee=tuple(fee.tolist()),
         value=tuple(zip(*columns, strict=True)),
@@ -146,14 +146,13 @@ def step(theta: TimedSelection, state: State, action: Action) -> tuple[State, in
 
 
 def default(theta: TimedSelection, state: State) -> Action:
-    """Stay with what was picked last; at first, or when it is too dear, take what is usually worth most."""
-    affordable = [i for i, fee in enumerate(theta.fee) if fee <= state.budget]
-    if not affordable:
-        return SKIP
-    if state.last in affordable:
-        return Action("pick", (state.last,))
-    usual = {i: published(theta, ("value", state.period, i))[2] for i in affordable}
-    return Action("pick", (max(affordable, key=lambda i: (usual[i], -theta.fee[i], -i)),))
+    """Give each item its turn: the next one on the list after the last pick whose fee can be paid."""
+    items = len(theta.fee)
+    for offset in range(1, items + 1):
+        item = (state.last + offset) % items  # NONE + 1 is the first
+        if theta.fee[item] <= state.budget:
+            return Action("pick", (item,))
+    return SKIP
 
 
 def abandon(theta: TimedSelection, state: State) -> int:
@@ -338,12 +337,12 @@ FAMILY = Family(
         },
     ),
     sizes={
-        "nano": {"items": 2, "periods": 3, "high": 9, "dearest": 2, "share": 90, "change": 10},
-        "small": {"items": 6, "periods": 5, "high": 30, "dearest": 5, "share": 70, "change": 10},
-        "medium": {"items": 8, "periods": 7, "high": 30, "dearest": 5, "share": 70, "change": 10},
-        "large": {"items": 9, "periods": 9, "high": 30, "dearest": 5, "share": 70, "change": 10},
-        "huge": {"items": 11, "periods": 11, "high": 30, "dearest": 5, "share": 70, "change": 10},
-        "long": {"items": 6, "periods": 10, "high": 30, "dearest": 5, "share": 70, "change": 10},
+        "nano": {"items": 2, "periods": 3, "high": 9, "dearest": 3, "share": 100, "change": 30},
+        "small": {"items": 6, "periods": 5, "high": 30, "dearest": 5, "share": 70, "change": 20},
+        "medium": {"items": 8, "periods": 7, "high": 30, "dearest": 5, "share": 70, "change": 20},
+        "large": {"items": 9, "periods": 9, "high": 30, "dearest": 5, "share": 70, "change": 20},
+        "huge": {"items": 11, "periods": 11, "high": 30, "dearest": 5, "share": 70, "change": 20},
+        "long": {"items": 6, "periods": 10, "high": 30, "dearest": 5, "share": 70, "change": 20},
     },
     theta_type=TimedSelection,
     draw=draw,

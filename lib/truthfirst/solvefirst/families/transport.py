@@ -145,6 +145,12 @@ def observe(theta: Transport, state: State) -> dict[str, int]:
     return {"supply_left": sum(state.supply), "need_left": sum(state.need)}
 
 
+def horizon(theta: Transport) -> int:
+    """A plan at a vertex of the LP uses no cycle of routes: at most sources + sinks - 1 among those still open."""
+    sources, sinks = sum(map(bool, theta.supply)), sum(map(bool, theta.need))
+    return sources + sinks - 1 if sources and sinks else 0
+
+
 def build(theta: Transport) -> tuple[pulp.LpProblem, list[tuple[int, int, pulp.LpVariable]]]:
     """Return the LP and its routes (source, sink, units); routes dearer than the penalty are left out."""
     problem = pulp.LpProblem("transport", pulp.LpMaximize)
@@ -291,6 +297,6 @@ FAMILY = Family(
     residual=residual,
     counts=counts,
     observe=observe,
-    horizon=lambda theta: len(theta.supply) + len(theta.need) - 1,
+    horizon=horizon,
     model=model,
 )

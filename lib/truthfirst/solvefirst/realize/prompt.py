@@ -42,7 +42,15 @@ def instructions(family: Family, theta: Theta, spec: WorldSpec, form: Form, turn
         parts.append("Known in full\n" + figures(family, theta, spec, public=False))
     parts.append(_how_to_act(family, theta, spec, form, turn_budget))
     parts.append(spec.closing)
-    return "\n\n".join(parts)
+    return _agree("\n\n".join(parts), spec, family.counts(theta))
+
+
+def _agree(text: str, spec: WorldSpec, counts: dict[str, int]) -> str:
+    """Say '1 kind' where a count of one met a plural noun."""
+    for kind, entity in spec.entities.items():
+        if counts[kind] == 1:
+            text = re.sub(rf"\b1 {re.escape(entity.plural)}\b", f"1 {entity.singular}", text)
+    return text
 
 
 def messages(

@@ -1,0 +1,224 @@
+"""One candidate of a corpus: built, admitted, measured; and the store of finished ones that a build resumes from.
+
+What a worker returns is a flat JSON record that any machine can add to the store. The store is append-only JSONL. A
+record counts only under the hash of the library that made it (`library_hash`: the code that shapes an environment or
+judges it, the passages, and the versions of the packages that draw numbers or solve), so that changed code never
+passes off old verdicts as its own; records of other hashes stay in the file and are not read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import resource
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import paths
+from ..records import append_jsonl, canonical_json, content_hash, read_jsonl
+from ..types import Form
+from .admit.gates import admit
+from .candidates import SETTERS, Recipe, build_candidate
+from .manifest import spec_hash, theta_hash, view_hash
+from .realize.spec import SpecError
+from .references import policy, reachable_policy, simulate
+from .solve import SolverError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+# What shapes an environment or its verdict. tests/solvefirst/test_build_work.py walks the imports and compares.
+SOURCES = (
+    "types.py",
+    "streams.py",
+    "records.py",
+    "episode.py",
+    "solvefirst/candidates.py",
+    "solvefirst/environment.py",
+    "solvefirst/references.py",
+    "solvefirst/score.py",
+    "solvefirst/solve.py",
+    "solvefirst/reachable.json",
+    "solvefirst/build_work.py",
+    "solvefirst/manifest.py",
+    "solvefirst/admit/gates.py",
+    "solvefirst/admit/reading.py",
+    "solvefirst/admit/trials.py",
+    "solvefirst/families",
+    "solvefirst/realize",
+)
+PACKAGES = ("numpy", "scipy", "pulp", "highspy", "pydantic")
+
+
+class BuildError(RuntimeError):
+    """A build cannot go on; names the candidate, place or file and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one worker does: a candidate, or (recipe None) the choice of the reference policy of a cell.
+
+    reach   name of the scripted policy that earns u_reach in the candidate's cell
+    cell    (family, size, budget)
+    """
+
+    cell: tuple[str, str, str]
+    recipe: Recipe | None = None
+    reach: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What the store files the job's record under."""
+        return canonical_json(list(self.cell) if self.recipe is None else [asdict(self.recipe), self.reach])
+
+
+@functools.lru_cache(maxsize=4)
+def library_hash(corpus: str | None = None) -> str:
+    """Return the hash of the code, passages and package versions that a record depends on."""
+    files: dict[str, Path] = {}
+    for name in SOURCES:
+        root = PACKAGE / name
+        for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+            if file.is_file():
+                files[f"code/{file.relative_to(PACKAGE).as_posix()}"] = file
+    folders = {"corpus": paths.CORPUS} | ({"own": Path(corpus)} if corpus else {})
+    for label, folder in folders.items():
+        for file in folder.rglob("*"):
+            if file.is_file() and not file.name.startswith("."):
+                files[f"{label}/{file.relative_to(folder).as_posix()}"] = file
+    hashes = [[name, content_hash(files[name].read_bytes())] for name in sorted(files)]
+    return content_hash([hashes, [[name, _version(name)] for name in PACKAGES]])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+# --- the work of one job ----------------------------------------------------------------------------------
+def work(job: Job) -> dict[str, Any]:
+    """Do one job and return its record.
+
+    A setter that writes an unusable spec, or a solver without a proven optimum, rejects the candidate under the gate
+    `setter` or `solve`. Anything else that is raised is a defect and ends the build: BuildError names the recipe.
+    """
+    started, spent = time.perf_counter(), time.process_time()
+    try:
+        found = _reference(job) if job.recipe is None else _candidate(job.recipe, str(job.reach))
+    except Exception as error:
+        what = job.recipe or f"reference policy of {'/'.join(job.cell)}"
+        raise BuildError(f"{what}: {type(error).__name__}: {error}") from error
+    return found | {
+        "key": job.key,
+        "code": library_hash(job.recipe.corpus if job.recipe else None),
+        "seconds": round(time.perf_counter() - started, 6),
+        "cpu_seconds": round(time.process_time() - spent, 6),
+        "peak_mib": peak_memory(),
+        "worker": f"{socket.gethostname()}:{os.getpid()}",
+    }
+
+
+def peak_memory() -> int:
+    """Return the most memory this process has held so far, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def _reference(job: Job) -> dict[str, Any]:
+    return {"policy": reachable_policy(*job.cell).name}
+
+
+def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
+    """Build and judge one candidate; `dollars` and `tokens` are what its setter says it has spent."""
+    writer = SETTERS[recipe.setter]()
+    row: dict[str, Any] = {"recipe": asdict(recipe), "gate": None, "evidence": None}
+    try:
+        environment = build_candidate(recipe, writer)
+    except (SpecError, SolverError) as error:
+        gate = "setter" if isinstance(error, SpecError) else "solve"
+        return row | _spent(writer) | {"gate": gate, "evidence": str(error)[:2000], "passed": []}
+    verdict = admit(environment)
+    row |= {"gate": verdict.gate, "evidence": verdict.evidence, "passed": list(verdict.passed)}
+    row |= _spent(writer)
+    if not verdict.admitted:
+        return row
+    family, theta, solution = environment.family, environment.theta, environment.solution
+    probes = len(family.probe_keys(theta))
+    return row | {
+        "id": environment.id,
+        "view_hash": view_hash(environment.view(Form.AGENTIC)),
+        "theta_hash": theta_hash(environment),
+        "spec_hash": spec_hash(environment),
+        "spec": None if recipe.setter == "template" else environment.spec.model_dump(mode="json"),
+        "u_star": solution.u_star,
+        "u_zero": solution.u_zero,
+        "u_reach": simulate(policy(reach), family, theta, recipe.budget, 0),
+        "reach_policy": reach,
+        "decisions": len(solution.plan),
+        "turns": len(solution.plan) + probes,
+    }
+
+
+def _spent(writer: object) -> dict[str, Any]:
+    """Return what a setter has spent on this candidate; one that calls no model has spent nothing."""
+    return {"dollars": float(getattr(writer, "dollars", 0.0)), "tokens": int(getattr(writer, "tokens", 0))}
+
+
+# --- the store --------------------------------------------------------------------------------------------
+class Store:
+    """Finished records by key: everything in the file that carries the wanted library hash."""
+
+    def __init__(self, path: Path, code: str) -> None:
+        self.path, self.code = path, code
+        self.records: dict[str, dict[str, Any]] = {}
+        self.stale = 0
+        self.torn = _cut_torn_line(path)
+        for record in read_jsonl(path) if path.exists() else ():
+            if record.get("code") == code:
+                self.records[record["key"]] = record
+            else:
+                self.stale += 1
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Keep a record, on disk before in memory; raise BuildError if another library made it."""
+        if record["code"] != self.code:
+            raise BuildError(
+                f"worker {record['worker']} runs another library or corpus ({record['code']}) than this build "
+                f"({self.code}): install the same version on every node"
+            )
+        append_jsonl(self.path, record)
+        self.records[record["key"]] = record
+
+
+def _cut_torn_line(path: Path) -> bool:
+    """Cut off a last line that was not written to its end (power was lost); return whether there was one."""
+    if not path.exists():
+        return False
+    with open(path, "r+b") as file:
+        data = file.read()
+        if not data or data.endswith(b"\n"):
+            return False
+        file.truncate(data.rfind(b"\n") + 1)
+    return True
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Hold the store for one build; raise BuildError while another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BuildError(
+                f"another build is writing to {path}: wait for it, or name another --out"
+            ) from error
+        yield
