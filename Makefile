@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+APT := DEBIAN_FRONTEND=noninteractive timeout 180 apt-get -qq -y
 PRESET ?= cpu
 NAME ?=
 .DEFAULT_GOAL := help
@@ -18,6 +19,9 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[train,dev]'
+	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { $(APT) install bubblewrap \
+	  || { $(APT) update && $(APT) install bubblewrap; }; } >/dev/null 2>&1; } || true
+	@$(BIN)/python -c 'from truthfirst.sandbox import available as a; print("== setup: code tool", "on" if a() else f"off: {a().reason}")' || true
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## install everything into .venv

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tomllib
 
 import pytest
 import yaml
+
 from truthfirst.paths import HOME
 
 TOP = ("notebooks", "lib", "data", "figures", "environment.yml", "papermill_runs", "tests")
@@ -33,7 +35,8 @@ def test_pyproject_and_environment_yml_hold_the_same_pins():
 
 def test_every_dependency_is_pinned():
     project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
-    for line in project["dependencies"] + sum(project["optional-dependencies"].values(), []):
+    extras = project["optional-dependencies"].values()
+    for line in itertools.chain(project["dependencies"], *extras):
         assert "==" in line, f"{line} has no pin"
 
 

@@ -36,7 +36,15 @@ def test_different_addresses_differ(one: tuple[int, list], two: tuple[int, list]
 
 @pytest.mark.parametrize(
     ("one", "two"),
-    [(("ab", "c"), ("a", "bc")), (("1",), (1,)), (("a",), ("a", "")), ((1, 2), (12,)), (("i1",), (1,))],
+    [
+        (("ab", "c"), ("a", "bc")),
+        (("1",), (1,)),
+        (("a",), ("a", "")),
+        ((1, 2), (12,)),
+        (("i1",), (1,)),
+        (("a", "b"), ("asb",)),
+        ((1, 2), (1, "2")),
+    ],
 )
 def test_encoding_is_free_of_prefixes(one: tuple, two: tuple) -> None:
     assert derive(0, *one) != derive(0, *two)

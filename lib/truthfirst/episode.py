@@ -75,8 +75,7 @@ class BudgetedEpisode(ABC):
             self.stop_reason = StopReason.COMPLETED
             ending = "All decisions are made; the episode is over."
         elif left == 0:
-            self.stop_reason = StopReason.BUDGET
-            ending = "The turn budget is spent; the episode is over."
+            self.stop_reason, ending = self._when_spent()
         else:
             ending = f"Turns left: {left}."
         separator = "\n" if "\n" in outcome.reply else " "
@@ -95,6 +94,10 @@ class BudgetedEpisode(ABC):
         )
         return reply
 
+    def _when_spent(self) -> tuple[StopReason | None, str]:
+        """Return what the last turn of the budget means: the end of the episode, unless a wing says otherwise."""
+        return StopReason.BUDGET, "The turn budget is spent; the episode is over."
+
     def stop(self) -> None:
         """End the episode early; nothing happens if it has ended."""
         if not self.done:
@@ -108,7 +111,7 @@ class BudgetedEpisode(ABC):
 
 def parsed(arguments: Any) -> Any:
     """Return the JSON value of arguments that came as text; text that is no JSON stays text."""
-    if isinstance(arguments, str) and len(arguments) <= MAX_ARGUMENT_CHARACTERS:
+    if isinstance(arguments, str) and len(arguments) <= MAX_ANSWER_CHARACTERS:  # a program may be long
         try:
             return json.loads(arguments)
         except (ValueError, RecursionError):

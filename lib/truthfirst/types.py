@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-ToolKind = Literal["probe", "decision", "query"]
+ToolKind = Literal["probe", "decision", "query", "code"]
 CallStatus = Literal["ok", "refused"]
 
 
@@ -66,8 +66,8 @@ class PublicView:
     """All that a player may have before its first call.
 
     prompt       messages with role and content, in chat order
-    tools        schemas; empty in form F
-    turn_budget  T, calls of any kind; 0 in form F
+    tools        schemas; in form F none but the code tool, where it is offered
+    turn_budget  T, calls of any kind; in form F those of the code tool, 0 without one
     files        public artifacts by name: the database of wing one, the file tree of wing two
     """
 

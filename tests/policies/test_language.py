@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from truthfirst.policies import Policy, Rules, Sampling, Scripted, roll_out
 from truthfirst.policies.calls import UNREADABLE
 from truthfirst.policies.clockwork import clockwork, tiny_qwen3
 from truthfirst.policies.language import LanguagePolicy, ModelError
-from truthfirst.types import StopReason
+from truthfirst.types import Form, StopReason
 
 CALL = '<tool_call>\n{"name": "probe", "arguments": {"item": "A"}}\n</tool_call>'
 
@@ -82,14 +83,14 @@ def test_few_slots_seeds_and_resuming_do_not_change_what_is_sampled(qwen_clock) 
         traces = policy.play([Drawers(1 + len(name), name=name) for name in names])
         return {t.header["environment"]: [turn.arguments["item"] for turn in t.turns] for t in traces}
 
-    names = ["a", "bbbb", "cc", "ddddd", "eee"]
+    names = ["a", "bbb", "cc", "ddd"]
     whole = letters(32, names)
     assert letters(2, names) == whole
     assert letters(1, names[2:]) == {name: whole[name] for name in names[2:]}
     assert letters(32, names, seed=4) != whole
     # Two episodes of one environment are two samples.
     policy = LanguagePolicy(*qwen_clock, seed=3)
-    one, two = policy.play([Drawers(12, name="a"), Drawers(12, name="a")])
+    one, two = policy.play([Drawers(6, name="a"), Drawers(6, name="a")])
     assert [t.arguments for t in one.turns] != [t.arguments for t in two.turns]
 
 
@@ -193,9 +194,9 @@ def test_noise_from_a_random_model_never_raises(qwen_clock) -> None:
     torch.manual_seed(0)
     model = tiny_qwen3(len(tokenizer), hidden=32)
     policy = LanguagePolicy(
-        model, tokenizer, sampling=Sampling(1.5), rules=Rules(max_message_tokens=40, reminders=3)
+        model, tokenizer, sampling=Sampling(1.5), rules=Rules(max_message_tokens=20, reminders=2)
     )
-    for trace in policy.play([Drawers(5) for _ in range(12)] + [Drawers(written=True)]):
+    for trace in policy.play([Drawers(5) for _ in range(8)] + [Drawers(written=True)]):
         assert trace.header["rollout"]["end"]
         json.dumps(trace.header, allow_nan=False)
 
@@ -220,11 +221,16 @@ def test_a_saved_model_is_loaded_and_plays_alike(qwen_clock, tmp_path) -> None:
     assert one.header["policy"] == "saved"
 
 
-def test_a_real_environment_is_played(clock: LanguagePolicy, candidate) -> None:
+def test_a_real_environment_is_played(candidate) -> None:
     environment = candidate("rationing")
-    clock.context = 20_000  # its tokens are single bytes
-    traces = roll_out(clock, [environment.episode(form) for form in "FA"])
-    assert [trace.header["rollout"]["end"] for trace in traces] == ["answered", "episode_over"]
+    text = json.dumps([environment.view(form).prompt for form in (Form.WRITTEN, Form.AGENTIC)])
+    words = [
+        word for word in re.findall(r" ?[A-Za-z_]{3,}", text) if word.strip() not in ("assistant", "user")
+    ]
+    model, tokenizer = clockwork(SCRIPT, template("qwen2_5"), more_pieces=words)
+    policy = LanguagePolicy(model, tokenizer, "clock", rules=Rules(max_episode_tokens=25))
+    traces = roll_out(policy, [environment.episode(form) for form in "FA"])
+    assert [trace.header["rollout"]["end"] for trace in traces] == ["answered", "token_limit"]
     assert traces[0].stop is StopReason.MALFORMED
     assert {turn.status for turn in traces[1].turns} == {"refused"}
     assert traces[1].header["policy"] == "clock"

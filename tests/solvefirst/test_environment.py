@@ -302,6 +302,7 @@ def test_every_probe_and_the_optimal_plan_fit_an_ample_budget(environment: Envir
         ('[["a", 1.0]]', [["a", 1.0]]),
         ('I looked at [1] and [2]. [["a", 1]] [3]', [["a", 1]]),
         ('{"plan": [["a", 1]]}', [["a", 1]]),
+        ("[one aside] " * 900 + '[["a", 1]]', [["a", 1]]),
         ("", None),
         ("no list at all", None),
         ('["a", 1]', None),

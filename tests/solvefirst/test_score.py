@@ -183,10 +183,15 @@ def test_the_planner_stops_where_nothing_is_left(environment: Environment) -> No
 
 
 # --- one number a call ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("stops", [None, 1, 3])
 @pytest.mark.parametrize("name", ["random", "probe-2", "optimal"])
-def test_rewards_of_the_calls_sum_to_what_they_share_out(environment: Environment, name: str) -> None:
+def test_rewards_of_the_calls_sum_to_what_they_share_out(
+    environment: Environment, name: str, stops: int | None
+) -> None:
     env = environment
     trace = play(policy(name), env, Form.AGENTIC, 3)
+    if stops:  # then the last call bears what the episode forgoes
+        trace = dataclasses.replace(trace, turns=trace.turns[: stops if len(trace.turns) > stops else 1])
     score, ledger = score_trace(trace), regret_ledger(trace)
     shares = {kind: call_rewards(trace, kind) for kind in REWARD_KINDS}
     assert all(len(share) == len(trace.turns) for share in shares.values())

@@ -10,7 +10,8 @@ The rules, the same for a model in this process and for a server:
    that the agent has stopped. With `reminders=0` it stops at once, which is how TRL's tool loop treats it.
 4. A message is cut at `max_message_tokens`; what has been written by then is read as usual. When an episode has
    sampled `max_episode_tokens`, or its context is full, it is stopped.
-5. In form F the one message is the answer, whatever it holds; it is cut at `max_answer_tokens`.
+5. In form F the first message without a call is the answer, whatever it holds; so is one with calls when no turn is
+   left for them, or when no tool is offered. Messages are cut at `max_answer_tokens`.
 
 Everything is recorded under `rollout` in the trace's header: one record a message with the turns it used and what was
 wrong with it, counts of each irregularity, tokens, and how the conversation ended.
@@ -24,7 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..episode import printable
-from ..types import Episode, Trace
+from ..types import Episode, Form, Trace
 from .base import named
 from .calls import Call, visible
 
@@ -103,7 +104,7 @@ class Dialogue:
 
     def __init__(self, episode: Episode, rules: Rules) -> None:
         self.episode, self.rules = episode, rules
-        self.written = not episode.view.tools  # form F: nothing to call, one answer
+        self.written = not episode.view.tools or episode.trace().header.get("form") == Form.WRITTEN
         self.end: End | None = None
         self.error: str | None = None
         self.counts: Counter[str] = Counter()
@@ -123,12 +124,13 @@ class Dialogue:
             raise RuntimeError(f"the conversation has ended ({self.end}): no further message can be read")
         self.sampled += message.tokens or 0
         first, notes = self._turns, list(message.notes)
-        if self.written:
+        calls = message.calls if not self.written or self._turns < self.episode.view.turn_budget else ()
+        if self.written and not calls:
             self.episode.answer(visible(message.text))
             replies: list[Reply] = []
             self._finish("answered")
-        elif message.calls:
-            replies = self._execute(message.calls, notes)
+        elif calls:
+            replies = self._execute(calls, notes)
         else:
             replies = self._without_call(message)
         if message.cut:
@@ -156,7 +158,8 @@ class Dialogue:
             self.counts["several_calls"] += 1
         replies = []
         for number, call in enumerate(calls):
-            if self.episode.done or number >= self.rules.max_calls:
+            spent = self.written and self._turns >= self.episode.view.turn_budget
+            if self.episode.done or spent or number >= self.rules.max_calls:
                 self.counts["calls_not_executed"] += len(calls) - number
                 notes.append(f"{len(calls) - number} calls not executed")
                 break

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import transformers
 
-from ..types import Episode, Trace
+from ..types import Episode, PublicView, Trace
 from .base import Sampling, addresses
 from .calls import count_lines, read_calls, says_done, visible
 from .chat import ChatFormat
@@ -161,14 +161,16 @@ class LanguagePolicy:
                 return conversations
 
     def _open(self, episodes: Sequence[Episode]) -> list[Conversation]:
-        prompts: dict[int, list[int]] = {}
+        prompts: dict[int, tuple[PublicView, list[int]]] = {}  # holds the view, so that its id stays its own
         conversations = []
         for episode, address in zip(episodes, addresses(episodes), strict=True):
             stream = Stream(self.seed, *address)
             view = episode.view
             if id(view) not in prompts:  # a group's episodes share one view: render it once
-                prompts[id(view)] = self.chat.opening(view)
-            conversations.append(Conversation(Dialogue(episode, self.rules), stream, list(prompts[id(view)])))
+                prompts[id(view)] = (view, self.chat.opening(view))
+            conversations.append(
+                Conversation(Dialogue(episode, self.rules), stream, list(prompts[id(view)][1]))
+            )
         return conversations
 
     def _limit(self, conversation: Conversation) -> int:
@@ -208,7 +210,7 @@ class LanguagePolicy:
 
     def read(self, text: str, conversation: Conversation) -> Message:
         """Read one message of this model."""
-        if conversation.dialogue.written:
+        if not conversation.dialogue.episode.view.tools:
             return Message(text)
         return read_message(text, self.chat.family, conversation.dialogue)
 

@@ -37,14 +37,14 @@ from . import build_report, manifest
 from .backends import BACKENDS, BackendError, run
 from .build_plan import CorpusPlan, Place, PlanError, places, plan_hash, read_plan_file
 from .build_work import (
-    PACKAGES,
     BuildError,
     Job,
     Store,
-    _version,
     library_hash,
     only_writer,
+    package_versions,
     peak_memory,
+    this_worker,
     work,
 )
 from .candidates import Recipe, build_candidate
@@ -240,8 +240,7 @@ def _assemble(
         "family_entropy": round(build_report.entropy(frames[0]["family"]), 6),
         "mean_turns": round(float(frames[1]["turns"].mean()), 3),
         "splits": {str(k): int(v) for k, v in frames[0]["split"].value_counts().items()},
-        "versions": {"truthfirst": __version__, "python": sys.version.split()[0]}
-        | {p: _version(p) for p in PACKAGES},
+        "versions": {"truthfirst": __version__, "python": sys.version.split()[0]} | package_versions(),
     }
     summary["missed"] = _missed(plan, summary)
     return Built(folder, *frames, rejected, build_report.candidate_frame(tried), found, summary)
@@ -297,17 +296,17 @@ def _missed(plan: CorpusPlan, summary: dict[str, Any]) -> list[str]:
 
 def _measured(session: _Session, tried: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     """Return what this build took: time of this session, CPU time of every candidate, peak memory of its processes."""
-    peaks: dict[str, int] = {}
+    peaks = {this_worker(): peak_memory()}
     for record in session.store.records.values():
         peaks[record["worker"]] = max(peaks.get(record["worker"], 0), record["peak_mib"])
-    largest = sorted(peaks.values(), reverse=True)[: session.workers]
+    largest = sorted(peaks.values(), reverse=True)[: session.workers + 1]
     return {
         "backend": session.backend,
         "workers": session.workers,
         "seconds": round(seconds, 1),
         "jobs_done_now": session.done,
         "cpu_seconds": round(float(np.sum([record["cpu_seconds"] for record in tried])), 1),
-        "peak_mib": peak_memory() + sum(largest),
+        "peak_mib": sum(largest),
     }
 
 

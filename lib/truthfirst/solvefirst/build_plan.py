@@ -24,9 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ..records import content_hash
 from ..streams import stream
-from .candidates import SETTERS, SPLITS, Recipe, read_corpus
+from .candidates import SPLITS, Recipe, check_setter, read_corpus
 from .environment import BUDGETS
 from .families import FAMILIES
+from .families.base import UnknownName
 
 Weights = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(min_length=1)]
 Number = Annotated[float, Field(ge=0)]
@@ -157,13 +158,17 @@ def check_plan(data: dict[str, Any], source: str = "plan") -> CorpusPlan:
         raise PlanError(
             f"{source}: {where}: {first['msg']} (found {str(first.get('input'))[:80]})"
         ) from error
+    for name in plan.setters:
+        try:
+            check_setter(name)
+        except UnknownName as error:
+            raise PlanError(f"{source}: {error}") from error
     known_domains = sorted(read_corpus(plan.corpus).by_domain())
     for what, names, known in (
         ("family", plan.family_names(), tuple(FAMILIES)),
         ("domain", plan.domain_names(), known_domains),
         ("budget", plan.budgets, BUDGETS),
         ("split", plan.splits, SPLITS),
-        ("setter", plan.setters, tuple(SETTERS)),
         *(
             (f"size of {name}", plan.sizes, tuple(FAMILIES[name].sizes))
             for name in plan.family_names()

@@ -26,7 +26,7 @@ from .. import paths
 from ..records import append_jsonl, canonical_json, content_hash, read_jsonl
 from ..types import Form
 from .admit.gates import admit
-from .candidates import SETTERS, Recipe, build_candidate
+from .candidates import Recipe, build_candidate, find_setter
 from .manifest import spec_hash, theta_hash, view_hash
 from .realize.spec import SpecError
 from .references import policy, reachable_policy, simulate
@@ -93,14 +93,18 @@ def library_hash(corpus: str | None = None) -> str:
             if file.is_file() and not file.name.startswith("."):
                 files[f"{label}/{file.relative_to(folder).as_posix()}"] = file
     hashes = [[name, content_hash(files[name].read_bytes())] for name in sorted(files)]
-    return content_hash([hashes, [[name, _version(name)] for name in PACKAGES]])
+    return content_hash([hashes, package_versions()])
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that draw numbers, solve or check."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 # --- the work of one job ----------------------------------------------------------------------------------
@@ -122,8 +126,13 @@ def work(job: Job) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - started, 6),
         "cpu_seconds": round(time.process_time() - spent, 6),
         "peak_mib": peak_memory(),
-        "worker": f"{socket.gethostname()}:{os.getpid()}",
+        "worker": this_worker(),
     }
+
+
+def this_worker() -> str:
+    """Return what tells this process from every other of a cluster."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def peak_memory() -> int:
@@ -138,7 +147,7 @@ def _reference(job: Job) -> dict[str, Any]:
 
 def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
     """Build and judge one candidate; `dollars` and `tokens` are what its setter says it has spent."""
-    writer = SETTERS[recipe.setter]()
+    writer = find_setter(recipe.setter)
     row: dict[str, Any] = {"recipe": asdict(recipe), "gate": None, "evidence": None}
     try:
         environment = build_candidate(recipe, writer)

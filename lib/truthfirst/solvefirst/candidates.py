@@ -7,16 +7,22 @@ only after admission (`admit/gates.py`).
 from __future__ import annotations
 
 import functools
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 
+from ..records import canonical_json
 from ..streams import check_seed, stream
 from .environment import BUDGETS, Environment
 from .families import family as find_family
 from .families.base import UnknownName
 from .realize.corpus import Corpus, Passage, load_corpus
-from .realize.setter import Setter, SetterTask, TemplateSetter
+from .realize.setter import ReplaySetter, Setter, SetterTask, TemplateSetter
+from .realize.spec import WorldSpec
 
-SETTERS: dict[str, type[TemplateSetter]] = {"template": TemplateSetter}
+# Setters that write the same words again from the same recipe. A recipe may also name "language:MODEL"; its words are
+# then kept in `Recipe.spec`, since nobody can have them written again.
+SETTERS: dict[str, Callable[[], Setter]] = {"template": TemplateSetter}
+LANGUAGE = "language:"
 SPLITS = ("train", "validation", "test")
 
 
@@ -29,6 +35,9 @@ class Recipe:
     index     position in the stream, at least 0
     domain    of the passage; None draws one from the corpus
     corpus    a user's own folder of passages; None is the built-in corpus
+    setter    template, or language:MODEL; how to reach the model is configuration, not identity
+    spec      JSON of the words themselves, where the setter cannot write them again; building then asks nobody
+    code_tool whether Python in the sandbox is offered beside the environment's own tools, in every form
     """
 
     family: str
@@ -40,6 +49,8 @@ class Recipe:
     setter: str = "template"
     domain: str | None = None
     corpus: str | None = None
+    spec: str | None = None
+    code_tool: bool = False
 
     def __post_init__(self) -> None:
         family = find_family(self.family)
@@ -47,10 +58,13 @@ class Recipe:
             (f"size of {family.name}", self.size, tuple(family.sizes)),
             ("budget", self.budget, BUDGETS),
             ("split", self.split, SPLITS),
-            ("setter", self.setter, tuple(SETTERS)),
         ):
             if value not in known:
                 raise UnknownName(what, value, known)
+        if self.spec is None:
+            check_setter(self.setter)
+        if not isinstance(self.code_tool, bool):
+            raise UnknownName("code_tool", self.code_tool, ("True", "False"))
         check_seed(self.seed)
         check_seed(self.index)
 
@@ -78,15 +92,44 @@ def draw_passage(recipe: Recipe) -> Passage:
     return passages[int(rng.integers(len(passages)))]
 
 
+def check_setter(name: str) -> str:
+    """Return the name of a setter; raise UnknownName unless it is one of SETTERS or language:MODEL."""
+    language = isinstance(name, str) and name.startswith(LANGUAGE) and len(name) > len(LANGUAGE)
+    if name not in SETTERS and not language:
+        raise UnknownName("setter", name, (*SETTERS, f"{LANGUAGE}MODEL"))
+    return name
+
+
+def find_setter(name: str) -> Setter:
+    """Return a fresh setter; one that asks a model is configured by a settings file (`realize/language_setter.py`)."""
+    if check_setter(name) in SETTERS:
+        return SETTERS[name]()
+    from .realize.language_setter import from_settings  # httpx comes with an extra
+
+    return from_settings(name)
+
+
 def build_candidate(recipe: Recipe, setter: Setter | None = None) -> Environment:
-    """Sample theta, solve it, and only then have it told as an environment."""
+    """Sample theta, solve it, and only then have it told as an environment.
+
+    setter   writes the words; by default whoever the recipe names, or nobody where the recipe holds them
+
+    The environment's recipe names who wrote, and holds the words unless that setter writes them again by itself.
+    """
     family = find_family(recipe.family)
     theta = family.sample(stream(recipe.seed, *recipe.labels, "theta"), recipe.size)
     solution = family.solve(theta)
     task = SetterTask(draw_passage(recipe), family, family.counts(theta))
-    writer = setter or SETTERS[recipe.setter]()
-    spec = writer.write(task, stream(recipe.seed, *recipe.labels, "setter"))
-    return Environment(recipe.family, recipe.size, recipe.budget, asdict(recipe), spec, theta, solution)
+    if setter is None:
+        kept = recipe.spec
+        setter = (
+            find_setter(recipe.setter) if kept is None else ReplaySetter(WorldSpec.model_validate_json(kept))
+        )
+    spec = setter.write(task, stream(recipe.seed, *recipe.labels, "setter"))
+    words = None if spec.setter in SETTERS else canonical_json(spec.model_dump(mode="json"))
+    recipe = replace(recipe, setter=spec.setter, spec=words)
+    names = (recipe.family, recipe.size, recipe.budget)
+    return Environment(*names, asdict(recipe), spec, theta, solution, recipe.code_tool)
 
 
 def rebuild(recipe: dict[str, object]) -> Environment:

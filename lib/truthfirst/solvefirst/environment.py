@@ -14,12 +14,14 @@ from typing import Any, Literal
 from .. import __version__
 from ..episode import MAX_ANSWER_CHARACTERS, BudgetedEpisode, Outcome, is_integer, printable
 from ..records import canonical_json, content_hash
+from ..sandbox import require_sandbox
 from ..types import Form, PublicView, Score, StopReason, Turn
 from .families import family as find_family
 from .families.base import Action, Family, Key, Solution, State, Theta, UnknownName, entry
+from .realize.code_tool import SCHEMA, WRITTEN_TURNS, read_code, run_code, with_code_tool
 from .realize.database import Ledger, QueryError, build_database
 from .realize.prompt import display, messages, values
-from .realize.spec import WorldSpec, fill
+from .realize.spec import CODE_TOOL, WorldSpec, fill
 from .realize.tools import Probe, Query, Refusal, Toolbox
 from .score import call_rewards, score_trace
 
@@ -47,6 +49,7 @@ class Environment:
 
     recipe      JSON that rebuilds it: family, size, seed, budget, passage, setter
     theta, solution   sealed; never given to a player, a setter or a policy that is not an oracle
+    code_tool   whether Python in the sandbox is offered; raises SandboxUnavailable where there is no sandbox
     """
 
     family_name: str
@@ -56,6 +59,11 @@ class Environment:
     spec: WorldSpec
     theta: Theta = field(repr=False)
     solution: Solution = field(repr=False)
+    code_tool: bool = False
+
+    def __post_init__(self) -> None:
+        if self.code_tool:
+            require_sandbox("an environment with code_tool=True")
 
     @property
     def family(self) -> Family:
@@ -71,7 +79,8 @@ class Environment:
 
     @functools.cached_property
     def toolbox(self) -> Toolbox:
-        return Toolbox(self.family, self.family.counts(self.theta), self.spec)
+        further = (CODE_TOOL,) if self.code_tool else ()
+        return Toolbox(self.family, self.family.counts(self.theta), self.spec, further)
 
     @functools.cached_property
     def id(self) -> str:
@@ -92,6 +101,9 @@ class Environment:
             prompt = messages(self.family, self.theta, self.spec, form, budget)
             tools = () if form is Form.WRITTEN else self.toolbox.schemas()
             files = {} if form is Form.WRITTEN else {"world.sqlite": self.database}
+            if self.code_tool:
+                budget = WRITTEN_TURNS if form is Form.WRITTEN else budget
+                prompt, tools = with_code_tool(prompt, form, budget), (*tools, SCHEMA)
             self._views[form] = PublicView(prompt, tools, budget, files)
         return self._views[form]
 
@@ -150,9 +162,22 @@ class InstanceEpisode(BudgetedEpisode):
         self._moves = self._family.legal(self._theta, self.state)
 
     # --- calls --------------------------------------------------------------------------------
+    def call(self, name: str, arguments: Any) -> str:
+        if self.form is Form.WRITTEN and self.view.tools and not self.done and self.turns_left <= 0:
+            return "No turns are left and no call is executed; write the plan."
+        return super().call(name, arguments)
+
+    def _when_spent(self) -> tuple[StopReason | None, str]:
+        if self.form is Form.WRITTEN:  # the turns were for running code; the plan is still to be written
+            return None, "No turns are left; write the plan."
+        return super()._when_spent()
+
     def _execute(self, name: str, arguments: Any) -> Outcome:
+        if name == CODE_TOOL and self.environment.code_tool:
+            return self._run(arguments)
         if self.form is Form.WRITTEN:
-            return Outcome("Refused: this form has no tools; write the plan.", None, "refused")
+            tools = f"no tool but {CODE_TOOL}" if self.view.tools else "no tools"
+            return Outcome(f"Refused: this form has {tools}; write the plan.", None, "refused")
         kind = next((tool.kind for tool in self.view.tools if tool.name == name), None)
         try:
             call = self._toolbox.read(name, arguments)
@@ -161,6 +186,13 @@ class InstanceEpisode(BudgetedEpisode):
             return self._probe(call) if isinstance(call, Probe) else self._decide(call)
         except Refusal as refusal:
             return Outcome(f"Refused: {refusal}.", kind, "refused")
+
+    def _run(self, arguments: Any) -> Outcome:
+        try:
+            reply, detail = run_code(read_code(arguments))
+        except Refusal as refusal:
+            return Outcome(f"Refused: {refusal}.", "code", "refused")
+        return Outcome(reply, "code", "ok", detail)
 
     def _query(self, query: Query) -> Outcome:
         assert self._ledger is not None
@@ -281,9 +313,8 @@ class InstanceEpisode(BudgetedEpisode):
     # --- scripted policies ----------------------------------------------------------------------
     def position(self) -> Position:
         """Return what an attentive agent knows now."""
-        return Position(
-            self._family, self._public, self.state, dict(self.known), self.view.turn_budget, self.turns_left
-        )
+        turns = (0, 0) if self.form is Form.WRITTEN else (self.view.turn_budget, self.turns_left)
+        return Position(self._family, self._public, self.state, dict(self.known), *turns)
 
     @functools.cached_property
     def _public(self) -> Theta:
@@ -306,12 +337,12 @@ def _sentence(text: str) -> str:
 def read_plan(text: str) -> list[list[Any]] | None:
     """Return the last JSON list of an answer as steps [name, argument, ...]; None when there is none.
 
-    Bounded: at most 200 opening brackets are tried. Strings and integers only; anything else is no plan.
+    Bounded: at most 1,000 opening brackets are tried. Strings and integers only; anything else is no plan.
     """
     decoder = json.JSONDecoder()
     found: list[list[Any]] | None = None
     position, tries = 0, 0
-    while tries < 200 and (position := text.find("[", position)) >= 0:
+    while tries < 1_000 and (position := text.find("[", position)) >= 0:
         tries += 1
         try:
             value, end = decoder.raw_decode(text, position)

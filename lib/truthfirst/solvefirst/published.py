@@ -68,7 +68,9 @@ def read_instance(entry: Mapping[str, Any], folder: Path = PUBLISHED) -> Publish
     for field in ("name", "family", "source", "published"):
         require(field in entry, field, None, "is missing from this published instance")
     if "format" in entry:
-        require(entry["format"] in FORMATS, "format", entry["format"], f"expected one of {', '.join(FORMATS)}")
+        require(
+            entry["format"] in FORMATS, "format", entry["format"], f"expected one of {', '.join(FORMATS)}"
+        )
         data, u_star = FORMATS[entry["format"]](entry, folder)
     else:
         for field in ("theta", "u_star"):
@@ -84,9 +86,11 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise ThetaError(str(key), key, f"stands twice, the second time in line {key_node.start_mark.line + 1}")
+                raise ThetaError(
+                    str(key), key, f"stands twice, the second time in line {key_node.start_mark.line + 1}"
+                )
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -108,7 +112,9 @@ def tour(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], int]:
     """A tour as orienteering: all prizes can be had at the published length."""
     if "coordinates" in entry:
         places = [tuple(place) for place in entry["coordinates"]]
-        distances = [[0 if i == j else geographical(p, q) for j, q in enumerate(places)] for i, p in enumerate(places)]
+        distances = [
+            [0 if i == j else geographical(p, q) for j, q in enumerate(places)] for i, p in enumerate(places)
+        ]
     else:
         rows = entry["lower_triangle"]
         distances = [[0] * len(rows) for _ in rows]
@@ -127,7 +133,9 @@ def tour(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], int]:
 
 def costs(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], int]:
     """A least-cost assignment as one of greatest value; every task is done, so u_star is a sum over all of them."""
-    table = entry["costs"] if "costs" in entry else _square((folder / entry["file"]).read_text(encoding="utf-8"))
+    table = (
+        entry["costs"] if "costs" in entry else _square((folder / entry["file"]).read_text(encoding="utf-8"))
+    )
     require(len(table) >= len(table[0]), "costs", table, "needs as many workers as tasks")
     highest = max(map(max, table))
     value = [[highest - cost for cost in row] for row in table]
@@ -145,7 +153,9 @@ def warehouses(entry: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], 
     """OR-Library's warehouse location without capacities: m, n, m (capacity, charge), n (demand, m costs)."""
     sites, customers, *numbers = (folder / entry["file"]).read_text(encoding="utf-8").split()
     m, n = int(sites), int(customers)
-    require(len(numbers) == 2 * m + n * (m + 1), "file", len(numbers), f"expected {2 * m + n * (m + 1)} numbers")
+    require(
+        len(numbers) == 2 * m + n * (m + 1), "file", len(numbers), f"expected {2 * m + n * (m + 1)} numbers"
+    )
     rows = [numbers[2 * m + k * (m + 1) + 1 : 2 * m + (k + 1) * (m + 1)] for k in range(n)]
     data = {
         "opening": [_whole(charge) for charge in numbers[1 : 2 * m : 2]],

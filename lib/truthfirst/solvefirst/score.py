@@ -167,7 +167,13 @@ def score_trace(trace: Trace) -> Score:
     return Score(earned, detail)
 
 
-_COUNTS = {"decisions": "decision", "probes": "probe", "queries": "query", "refused": "refused"}
+_COUNTS = {
+    "decisions": "decision",
+    "probes": "probe",
+    "queries": "query",
+    "code": "code",
+    "refused": "refused",
+}
 
 
 # --- the regret ledger -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from truthfirst.solvefirst.realize.corpus import (
     load_voices,
     nearest_domain,
 )
+from truthfirst.solvefirst.realize.setter import COMMON_ENTITIES
 
 BREAD = (
     "The baker weighs the flour before dawn, kneads the dough with leaven and salt, and leaves it to prove in the "
@@ -80,7 +81,8 @@ def test_every_domain_casts_every_family(name: str) -> None:
         casting = voice.castings[name]
         assert set(casting.tools) == tools, domain
         assert set(casting.fields) == fields, domain
-        assert set(casting.entities) == {entity.kind for entity in face.entities}, domain
+        kinds = {entity.kind for entity in face.entities}
+        assert set(casting.entities) <= kinds <= set(casting.entities) | set(COMMON_ENTITIES), domain
 
 
 def test_a_family_is_told_in_28_different_ways() -> None:

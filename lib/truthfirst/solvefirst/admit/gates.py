@@ -5,52 +5,46 @@ not. A gate looks at the environment as a player meets it (through prompt, tools
 the sealed truth. It never asks the code that built a text or a table what that should hold: `reading.py` knows the
 published format, and what a decision does is asked of the family's own `step`.
 
-Limits: the gates run in one process, so text that depends on the date or on the order of a set shows only when an
-environment is built again in another process; and prose is checked for its numbers, not for what its words claim.
+Limits: the gates run in one process, so an order that depends on the hash seed shows only when an environment is built
+again in another process; and prose is checked for its numbers, not for what its words claim.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema
-
 from ...streams import stream
-from ...types import Form, PublicView
+from ...types import Form
 from .. import references
 from ..candidates import read_corpus, rebuild
 from ..environment import Environment
 from ..families.base import Key, entry
-from ..realize.spec import SpecError, check_spec
+from ..realize.spec import CODE_TOOL, SpecError, check_spec
 from ..realize.tools import Probe
 from .reading import ReadingError
 from .trials import (
-    GateFailure,
     call,
     check_records,
     check_score,
-    check_wording,
-    compare,
     database_of,
     going_on,
-    numbers,
     opening_of,
     other_theta,
     play,
     queried,
     reader_of,
-    require,
     same_effect,
+    same_view,
     silent_answers,
     start_episode,
     stubborn_plan,
     twin_of,
     view_of,
 )
+from .wording import GateFailure, check_story, check_wording, compare, require
 
 WRITES = (
     'DELETE FROM "{table}"',
@@ -130,7 +124,8 @@ def names(environment: Environment) -> None:
     except SpecError as error:
         raise GateFailure(str(error)) from error
     tools = {tool.name: tool.parameters.get("properties", {}) for tool in view_of(environment).tools}
-    offered, wanted = sorted(tools), sorted(tool.name for tool in spec.tools.values())
+    code = [CODE_TOOL] if environment.code_tool else []
+    offered, wanted = sorted(tools), sorted([*code, *(tool.name for tool in spec.tools.values())])
     require(offered == wanted, f"tools {offered} are offered, the spec has {wanted}")
     for role, words in spec.tools.items():
         for argument, kind in reader.slots(role) if role != "query" else ():
@@ -161,7 +156,7 @@ def determinism(environment: Environment) -> None:
     require(again.theta == environment.theta, "theta differs when sampled again")
     require(again.solution == environment.solution, "solution differs when solved again")
     for form in Form:
-        _same_view(
+        same_view(
             view_of(environment, form), view_of(again, form), f"of form {form} differs when built again"
         )
     first, second = start_episode(environment), start_episode(again)
@@ -173,6 +168,8 @@ def determinism(environment: Environment) -> None:
 
 def schemas(environment: Environment) -> None:
     """Every tool has a valid schema, takes every member it should, answers such calls, and refuses others."""
+    import jsonschema  # takes more than a second to load where its format checkers are installed
+
     family, theta, reader = environment.family, environment.theta, reader_of(environment)
     tools = {tool.name: tool for tool in view_of(environment).tools}
     query, table = environment.spec.tools["query"].name, environment.spec.tables["terms"]
@@ -269,7 +266,7 @@ def optimal_replay(environment: Environment) -> None:
         earned, episode = play(environment, solution.plan, form, fumble=form is Form.INFORMED)
         right = earned == solution.u_star
         require(right, f"the optimal plan earns {earned} in form {form}, u_star is {solution.u_star}")
-    check_score(episode, solution.u_star, 1.0)
+    check_score(episode, solution.u_star)
     written = start_episode(environment, Form.WRITTEN)
     steps = [[name, *arguments.values()] for name, arguments in map(reader.call, solution.plan)]
     written.answer(f"The plan [as asked] is: {json.dumps(steps)}")
@@ -287,7 +284,7 @@ def baseline_replay(environment: Environment) -> None:
     earned, episode = play(environment, plan, Form.AGENTIC)
     right = earned == solution.u_zero
     require(right, f"the default policy earns {earned} through the tools, u_zero is {solution.u_zero}")
-    check_score(episode, solution.u_zero, 0.0)
+    check_score(episode, solution.u_zero)
     states, gains = [family.start(theta)], [0]
     for action in solution.plan:
         state, gain, _ = family.step(theta, states[-1], action)
@@ -297,12 +294,7 @@ def baseline_replay(environment: Environment) -> None:
     _, episode = play(environment, solution.plan[:most], Form.AGENTIC)
     episode.stop()
     u = gains[most] + forced[most]
-    check_score(episode, u, _reward(environment, u))
-
-
-def _reward(environment: Environment, u: int) -> float:
-    solution = environment.solution
-    return min(1.0, max(0.0, (u - solution.u_zero) / (solution.u_star - solution.u_zero)))
+    check_score(episode, u)
 
 
 def upper_bound(environment: Environment) -> None:
@@ -318,7 +310,7 @@ def upper_bound(environment: Environment) -> None:
         require(u <= most, f"policy {name} (seed {seed}) earns {u}, more than u_star = {solution.u_star}")
     u, episode = play(environment, stubborn_plan(environment), Form.AGENTIC)
     require(u <= most, f"a stubborn episode earns {u}, more than u_star = {solution.u_star}")
-    check_score(episode, u, _reward(environment, u))
+    check_score(episode, u)
 
 
 def no_leak(environment: Environment) -> None:
@@ -334,7 +326,7 @@ def no_leak(environment: Environment) -> None:
     rng = stream(0, "no-leak", environment.id)
     for kept in (set(), shown):
         twin = twin_of(environment, other_theta(environment, rng, kept))
-        _same_view(view_of(environment), view_of(twin), "of the public view depends on the sealed truth")
+        same_view(view_of(environment), view_of(twin), "of the public view depends on the sealed truth")
         before = opening if kept else []
         if not same_effect(environment, twin):  # a gain may rest on more than it shows
             before = [move for move in before if isinstance(move, Probe)]
@@ -347,13 +339,7 @@ def no_leak(environment: Environment) -> None:
         rows = queried(fresh, reader_of(environment), spec.tables[role])
         require(not rows, f"a fresh episode remembers an earlier one: {spec.tables[role]} holds {rows[:2]}")
     passages = read_corpus(environment.recipe.get("corpus")).passages
-    source = next((f"{p.title} {p.text}" for p in passages if p.id == spec.passage), "")
-    told = [spec.title, spec.scenario, spec.brief, spec.closing]
-    told += [tool.description for tool in spec.tools.values()]
-    invented = sorted(numbers(" ".join(told)) - numbers(source))
-    require(
-        not invented, f"the story states numbers that its passage {spec.passage} does not: {invented[:5]}"
-    )
+    check_story(spec, next((f"{p.title} {p.text}" for p in passages if p.id == spec.passage), ""))
 
 
 def read_back(environment: Environment) -> None:
@@ -412,9 +398,3 @@ GATES: dict[str, Callable[[Environment], None]] = {
     "no-leak": no_leak,
     "read-back": read_back,
 }
-
-
-# --- helpers ------------------------------------------------------------------------------------------------
-def _same_view(one: PublicView, two: PublicView, complaint: str) -> None:
-    for part in dataclasses.fields(PublicView):
-        require(getattr(one, part.name) == getattr(two, part.name), f"{part.name} {complaint}")

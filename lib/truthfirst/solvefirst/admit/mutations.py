@@ -16,7 +16,8 @@ attributes of modules for the whole process: use one process per worker, never t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,9 @@ REDRAWS = 2
 ANYWHERE = {name: gate for name, gate in GATES.items() if name not in ("margin", "determinism")}
 
 Call = tuple[str, Any]
+Script = list[tuple[Form, list[Call] | str]]  # whole episodes: raw calls, or the written answer of form F
+Behaviour = list[tuple[str, str]]  # (what, text)
+Case = tuple[Environment, Script, Behaviour]
 
 
 def kill_table(environments: Sequence[Environment], faults: Sequence[Fault]) -> pd.DataFrame:
@@ -48,44 +52,51 @@ def kill_table(environments: Sequence[Environment], faults: Sequence[Fault]) -> 
     Returns one row a pair with the columns fault, family, environment, verdict, gate, evidence; `gate` is the first
     one that fails, null unless killed.
     """
-    rows = [
-        (fault.name, environment.family_name, environment.id, *verdict(environment, fault))
-        for environment in environments
-        for fault in faults
-    ]
+    rows = []
+    for environment in environments:
+        reference = functools.cache(functools.partial(_reference, environment))
+        for fault in faults:
+            rows.append(
+                (fault.name, environment.family_name, environment.id, *verdict(environment, fault, reference))
+            )
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def verdict(environment: Environment, fault: Fault) -> tuple[str, str | None, str]:
-    """Return (verdict, gate, evidence) of one fault in one healthy environment."""
+def _reference(environment: Environment) -> list[Case]:
+    """Return what is seen and earned in the healthy environment and around redrawn hidden entries."""
+    cases = [(case, script(case)) for case in instances(environment)]
+    return [(case, calls, behaviour(case, calls)) for case, calls in cases]
+
+
+def verdict(
+    environment: Environment, fault: Fault, reference: Callable[[], list[Case]]
+) -> tuple[str, str | None, str]:
+    """Return (verdict, gate, evidence) of one fault in one healthy environment; `reference` is asked if need be."""
     with fault.planted(environment) as mutant:
         if isinstance(mutant, NotApplicable):
             return "not applicable", None, mutant.reason
         admission = admit(mutant)
     if admission.gate is not None:
         return "killed", admission.gate, str(admission.evidence)
-    cases = instances(environment)
-    scripts = [script(case) for case in cases]
-    healthy = [behaviour(case, calls) for case, calls in zip(cases, scripts, strict=True)]
-    elsewhere = ""
+    cases, elsewhere = reference(), ""
     with fault.planted(environment) as mutant:
         assert isinstance(mutant, Environment)
-        mutants = [mutant, *(replace(mutant, theta=case.theta, solution=case.solution) for case in cases[1:])]
-        for twin, calls, before in zip(mutants, scripts, healthy, strict=True):
+        for number, (case, calls, before) in enumerate(cases):
+            twin = replace(mutant, theta=case.theta, solution=case.solution) if number else mutant
             changed = difference(before, behaviour(twin, calls))
             if changed is None:
                 continue
             admission = admit(twin, ANYWHERE)
-            if twin is mutant or admission.admitted:
+            if number == 0 or admission.admitted:
                 return "survived", None, changed
             elsewhere = f"; with other hidden entries {admission.gate} kills it"
-    count = len(healthy[0]) if elsewhere else sum(map(len, healthy))
+    count = sum(len(before) for _, _, before in (cases[:1] if elsewhere else cases))
     scope = "this instance" if elsewhere else f"{len(cases)} instances"
     return "equivalent", None, f"all {count} views, replies and scores of {scope} stay the same{elsewhere}"
 
 
 # --- what is seen and earned --------------------------------------------------------------------------------
-def difference(before: list[tuple[str, str]], after: list[tuple[str, str]]) -> str | None:
+def difference(before: Behaviour, after: Behaviour) -> str | None:
     """Say what first differs between two behaviours, or return None."""
     for (what, one), (_, two) in zip(before, after, strict=True):
         if one != two:
@@ -108,7 +119,7 @@ def instances(environment: Environment) -> list[Environment]:
     return found
 
 
-def script(environment: Environment) -> list[tuple[Form, list[Call] | str]]:
+def script(environment: Environment) -> Script:
     """Return whole episodes as raw calls (form F: as written answers), played on the healthy environment."""
     family, theta, spec, toolbox = (
         environment.family,
@@ -116,7 +127,7 @@ def script(environment: Environment) -> list[tuple[Form, list[Call] | str]]:
         environment.spec,
         environment.toolbox,
     )
-    episodes: list[tuple[Form, list[Call] | str]] = []
+    episodes: Script = []
     for seed, name in enumerate(POLICIES):
         for form in Form:
             trace = references.play(references.POLICIES[name], environment, form, seed)
@@ -148,9 +159,7 @@ def script(environment: Environment) -> list[tuple[Form, list[Call] | str]]:
     return episodes
 
 
-def behaviour(
-    environment: Environment, episodes: Sequence[tuple[Form, list[Call] | str]]
-) -> list[tuple[str, str]]:
+def behaviour(environment: Environment, episodes: Script) -> Behaviour:
     """Return (what, text) of all that is seen and earned: views, sealed numbers, replies, gains, scores."""
     seen = [("sealed", f"{environment.solution.u_star}, {environment.solution.u_zero}")]
     for form in Form:

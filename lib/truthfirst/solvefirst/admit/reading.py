@@ -131,9 +131,8 @@ class Reader:
         table |= {f"label_{name}": field.label for name, field in spec.fields.items()}
         return table | {s.name: str(getattr(theta, s.name)) for s in self.family.interface.scalars}
 
-    def said(self, template: str, vocabulary: Mapping[str, str]) -> str:
-        """Return a template as the instructions say it: a count of one takes the singular."""
-        text = render(template, vocabulary)
+    def said(self, text: str) -> str:
+        """Return a text as the instructions say it: a count of one takes the singular."""
         for kind, words in self.spec.entities.items():
             if self.counts[kind] == 1:
                 text = re.sub(rf"\b1 {re.escape(words.plural)}\b", f"1 {words.singular}", text)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -21,31 +20,16 @@ from ...types import Form, PublicView, Turn
 from ..environment import Environment, InstanceEpisode
 from ..families.base import Action, Key, Solution, State, Theta, entry
 from ..realize.tools import Probe
-from .reading import Reader, blocks_of, render
+from .reading import Reader, render
+from .wording import GateFailure, account_for, identifiers, numbers, require, without
 
 T = TypeVar("T")
 LISTED_ROWS = 20  # rows that one query must show without cutting
 
 
-class GateFailure(Exception):
-    """A gate is not passed; the message is the evidence."""
-
-
-def require(condition: bool, evidence: str) -> None:
-    """Raise GateFailure with `evidence` unless `condition` holds."""
-    if not condition:
-        raise GateFailure(evidence)
-
-
-def compare(where: str, stated: Mapping[Key, Any], wanted: Mapping[Key, Any]) -> None:
-    """Raise GateFailure that names the first entry in which two mappings differ."""
-    if stated != wanted:
-        key = next(k for k in (*wanted, *stated) if stated.get(k) != wanted.get(k))
-        raise GateFailure(f"{where} states {key} = {stated.get(key)}, the truth is {wanted.get(key)}")
-
-
 # --- looking and calling ----------------------------------------------------------------------------------
 def guarded(what: str, action: Callable[[], T]) -> T:
+    """Do something with the environment; whatever it raises is evidence."""
     try:
         return action()
     except GateFailure:
@@ -84,11 +68,13 @@ def call(episode: InstanceEpisode, name: str, arguments: Any) -> tuple[str, Turn
 
 @contextlib.contextmanager
 def database_of(environment: Environment) -> Iterator[sqlite3.Connection]:
-    """Open the published database."""
+    """Open the published database; what SQLite cannot read is evidence."""
     connection = sqlite3.connect(":memory:")
     try:
-        connection.deserialize(view_of(environment).files["world.sqlite"])
+        connection.deserialize(view_of(environment).files.get("world.sqlite", b""))
         yield connection
+    except sqlite3.Error as error:
+        raise GateFailure(f"the database cannot be read: {error}") from error
     finally:
         connection.close()
 
@@ -169,10 +155,8 @@ def _check_refusal(episode: InstanceEpisode, environment: Environment, action: A
         for allowed in move.choices:
             ends = (allowed[0], allowed[-1]) if isinstance(allowed, range) and allowed else allowed
             public |= {str(value + add) for value in ends for add in (0, 1)}
-    text = reply.casefold()
-    for name in itertools.chain.from_iterable(reader.members.values()):
-        text = text.replace(name.casefold(), " ")
-    leaked = sorted(numbers(text) - public - {str(value + 1) for value in action.args})
+    public |= {str(value + 1) for value in action.args}
+    leaked = sorted(numbers(without(reply, identifiers(reader.spec))) - public)
     require(not leaked, f"nothing public accounts for {leaked[:5]} in the refusal {reply!r}")
 
 
@@ -201,18 +185,6 @@ def decision_pieces(
     return pieces
 
 
-def account_for(where: str, reply: str, pieces: Sequence[str]) -> None:
-    """Require every piece in `reply` (what turns are left: only while the episode goes on), and no other number."""
-    rest = reply.casefold()
-    for piece in sorted((p.casefold() for p in pieces), key=len, reverse=True):
-        start = rest.find(piece)
-        over = piece.startswith("turns left") and "the episode is over" in rest
-        require(start >= 0 or over, f"{where}: the reply lacks {piece!r}: {reply!r}")
-        if start >= 0:
-            rest = f"{rest[:start]} {rest[start + len(piece) :]}"
-    require(not re.search(r"\d", rest), f"{where}: nothing accounts for a number in the reply {reply!r}")
-
-
 # --- asking what reveals nothing --------------------------------------------------------------------------
 def silent_answers(environment: Environment, before: Sequence[Probe | Action] = ()) -> list[tuple[str, str]]:
     """Return (call, reply) of calls that reveal nothing: queries of tables, and refusals of every tool.
@@ -231,7 +203,8 @@ def silent_answers(environment: Environment, before: Sequence[Probe | Action] = 
     ]
     calls.append(("no_such_tool", {}))
     for tool in view_of(environment).tools if not before else ():
-        calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], "Nobody")))
+        if tool.kind != "code":  # a program is executed, whatever it is
+            calls.append((tool.name, dict.fromkeys(tool.parameters["properties"], "Nobody")))
     state = family.start(theta)
     for one in before:
         state = family.step(theta, state, one)[0] if isinstance(one, Action) else state
@@ -280,6 +253,12 @@ def twin_of(environment: Environment, theta: Theta) -> Environment:
     )
 
 
+def same_view(one: PublicView, two: PublicView, complaint: str) -> None:
+    """Require that two public views are the same to the byte; `complaint` says what it means if they are not."""
+    for part in dataclasses.fields(PublicView):
+        require(getattr(one, part.name) == getattr(two, part.name), f"{part.name} {complaint}")
+
+
 def same_effect(environment: Environment, twin: Environment) -> bool:
     """Say whether the first decision does the same in a twin, gain included (it may rest on more than it shows)."""
     family, state = environment.family, environment.family.start(environment.theta)
@@ -287,9 +266,15 @@ def same_effect(environment: Environment, twin: Environment) -> bool:
     return family.step(environment.theta, state, action) == family.step(twin.theta, state, action)
 
 
-def check_score(episode: InstanceEpisode, u: int, reward: float) -> None:
-    """Require that the episode, scored from its trace, has earned u and the reward."""
-    score = guarded("scoring", episode.score)
+def reward_of(environment: Environment, u: int) -> float:
+    """Return the reward that u must earn: its share of the way from u_zero to u_star, between 0 and 1."""
+    solution = environment.solution
+    return min(1.0, max(0.0, (u - solution.u_zero) / (solution.u_star - solution.u_zero)))
+
+
+def check_score(episode: InstanceEpisode, u: int) -> None:
+    """Require that the episode, scored from its trace, has earned u and the reward that goes with it."""
+    score, reward = guarded("scoring", episode.score), reward_of(episode.environment, u)
     require(score.detail["u"] == u, f"the episode earned {u}, its score says {score.detail['u']}")
     require(abs(score.reward - reward) < 1e-9, f"u = {u} is rewarded with {score.reward}, not {reward}")
 
@@ -306,7 +291,7 @@ def check_records(environment: Environment, reader: Reader) -> None:
     episode, state, ledger = start_episode(environment), family.start(theta), []
     readings: dict[Key, list[str]] = {}
     plans = (environment.solution.plan[:-1], stubborn_plan(environment)[:-1])
-    for turn, action in enumerate(max(plans, key=lambda plan: abs(family.replay(theta, plan)))):
+    for turn, action in enumerate(max(plans, key=lambda plan: abs(family.replay(theta, tuple(plan))))):
         call(episode, *reader.call(action))
         state, gain, shown = family.step(theta, state, action)
         pairs = zip(face.verb(action.verb).slots, action.args, strict=True)
@@ -335,67 +320,3 @@ def _check_rows(
             told = queried(episode, reader, reader.spec.tables[role])
             right = len(told) == min(len(rows), LISTED_ROWS) and all(row in rows for row in told)
             require(right, f"table {reader.spec.tables[role]} holds {told[-3:]}, not {rows[-3:]}")
-
-
-# --- the text -----------------------------------------------------------------------------------------------
-def check_wording(
-    environment: Environment, form: Form, reader: Reader, tables: Mapping[str, Sequence[str]]
-) -> None:
-    """Require that a prompt states every rule truly, names every tool and table, and states no number besides.
-
-    tables   name -> columns, as the published database has them
-    """
-    family, spec, theta = environment.family, environment.spec, environment.theta
-    view = view_of(environment, form)
-    text = view.prompt[0]["content"]
-    lines, vocabulary = set(text.split("\n")), reader.vocabulary(theta)
-    brief = render(spec.brief, vocabulary)
-    for part in (spec.title, spec.scenario, brief, spec.closing):
-        require(part in text, f"form {form} lacks a part of its story: {part[:120]!r}")
-    accounted = {
-        line for part in (spec.title, spec.scenario, brief, spec.closing) for line in part.split("\n")
-    }
-    for options in (*family.texts.rules, family.texts.goal):
-        stated = lines & {f"- {render(option, vocabulary)}" for option in options}
-        require(
-            len(stated) == 1,
-            f"form {form} does not state the rule {render(options[0], vocabulary)!r} as it is",
-        )
-        accounted |= stated
-    if form is not Form.WRITTEN:
-        wanted = {f"{table}({', '.join(columns)})" for table, columns in tables.items()}
-        for role, words in spec.tools.items():
-            names = ["sql"] if role == "query" else [name for name, _ in reader.slots(role)]
-            wanted.add(f"- {words.name}({', '.join(names)}): {words.description}")
-        require(wanted <= lines, f"form {form} does not say {sorted(wanted - lines)[:2]}")
-        accounted |= wanted
-    columns = {"constants", *(field.column for field in spec.fields.values())}
-    for bracket in "[(":
-        for column, (head, rows) in blocks_of(text, bracket).items():
-            if column in columns:  # what its rows say is read back and compared
-                accounted |= {*rows, head} if bracket == "[" else set(rows)
-    known = _identifiers(environment)
-    for line in lines - accounted:
-        for word in known if re.search(r"\d", line) else ():
-            line = line.replace(word, " ")
-        line = line.replace(f"You have {view.turn_budget} turns", "")
-        require(
-            not re.search(r"\d", line),
-            f"form {form}: nothing accounts for a number in {line.strip()[:200]!r}",
-        )
-
-
-def _identifiers(environment: Environment) -> list[str]:
-    """Return the words outside the story that may hold digits of their own, longest first."""
-    spec, family = environment.spec, environment.family
-    words = [field.label for field in spec.fields.values()] + [field.column for field in spec.fields.values()]
-    for tool in spec.tools.values():
-        words += [tool.name, *tool.arguments.values()]
-    for field in family.interface.hidden_fields:
-        words.append(f"tells one of these {len(family.keys(environment.theta, [field]))} figures")
-    return sorted(words, key=len, reverse=True)
-
-
-def numbers(text: str) -> set[str]:
-    """Return the numbers that a text states in digits."""
-    return set(re.findall(r"\d+", text))

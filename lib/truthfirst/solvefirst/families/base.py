@@ -464,10 +464,15 @@ def skewed_table(rng: np.random.Generator, prior: tuple[int, int, int], *shape: 
     An entry is low + floor((high - low + 1) U^p) with U uniform and p set by the mean: p = 1 is the uniform
     distribution, p > 1 makes high entries rare.
     """
-    low, high, mean = prior
-    power = max(0.05, (high - low + 1) / (mean - low + 0.5) - 1)
-    draws = low + np.floor((high - low + 1) * rng.random(shape) ** power).astype(np.int64)
+    low, high, _ = prior
+    draws = low + np.floor((high - low + 1) * rng.random(shape) ** skew_power(prior)).astype(np.int64)
     return _refreeze(np.minimum(draws, high).tolist())
+
+
+def skew_power(prior: tuple[int, int, int]) -> float:
+    """Return the p of `skewed_table`."""
+    low, high, mean = prior
+    return max(0.05, (high - low + 1) / (mean - low + 0.5) - 1)
 
 
 def enumerate_optimum(family: Family, theta: Theta) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -173,8 +174,15 @@ class Ledger:
         self._guarded = False
         self._steps = 0
         self._connection.set_authorizer(self._authorize)
+        # Held weakly: Python's collector cannot see what SQLite holds, so a cycle through it would never be freed.
+        weak = weakref.WeakMethod(self._like)
+
+        def compare(*texts: object) -> bool | None:
+            method = weak()
+            return None if method is None else method(*texts)
+
         for arguments in (2, 3):
-            self._connection.create_function("like", arguments, self._like, deterministic=True)
+            self._connection.create_function("like", arguments, compare, deterministic=True)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LENGTH)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 2_000)
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 40)

@@ -43,7 +43,9 @@ class Setter(Protocol):
     def write(self, task: SetterTask, rng: np.random.Generator) -> WorldSpec: ...
 
 
-COMMON_ENTITIES = {"level": EntityCasting(singular="stock level", plural="stock levels")}  # alike in every domain
+COMMON_ENTITIES = {
+    "level": EntityCasting(singular="stock level", plural="stock levels")
+}  # alike in every domain
 
 
 class TemplateSetter:
@@ -68,7 +70,7 @@ class TemplateSetter:
             entities[entity.kind] = EntityWords(singular=cast.singular, plural=cast.plural, names=names)
         arguments = _arguments(family, {kind: words.singular for kind, words in entities.items()})
         spec = WorldSpec(
-            domain=voice.label if passage.domain in voices else _label(passage.domain),
+            domain=topic(passage),
             title=casting.title,
             scenario=_scenario(passage, voice, rng, sorted(taken)),
             brief=casting.brief,
@@ -89,6 +91,23 @@ class TemplateSetter:
         )
         check_spec(spec, family, task.counts)
         return spec
+
+
+class ReplaySetter:
+    """Writes the spec it was given: how an environment is built again whose words no recipe can write again."""
+
+    def __init__(self, spec: WorldSpec) -> None:
+        self.spec, self.name = spec, spec.setter
+
+    def write(self, task: SetterTask, rng: np.random.Generator) -> WorldSpec:
+        check_spec(self.spec, task.family, task.counts)
+        return self.spec
+
+
+def topic(passage: Passage) -> str:
+    """Return the label of a passage's domain."""
+    voice = load_voices().get(passage.domain)
+    return voice.label if voice else _label(passage.domain)
 
 
 def _pick(rng: np.random.Generator, options: tuple[str, ...]) -> str:

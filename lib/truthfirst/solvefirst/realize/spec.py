@@ -31,6 +31,8 @@ RESERVED = frozenset(
     update using vacuum values view virtual when where window with without""".split()
 )
 
+CODE_TOOL = "run_python"  # no setter casts it (`code_tool.py`), and none may take its name
+
 
 class SpecError(ValueError):
     """A spec does not fit its family; names the part and the remedy."""
@@ -100,6 +102,8 @@ def check_spec(spec: WorldSpec, family: Family, counts: dict[str, int]) -> None:
             raise SpecError(f"entity kind {entity.kind!r} has {len(names)} names, needs {wanted}")
         _unique(f"names of {entity.kind}", list(names))
     _unique("tool names", [t.name for t in spec.tools.values()])
+    if CODE_TOOL in {t.name for t in spec.tools.values()}:
+        raise SpecError(f"tool name {CODE_TOOL!r} belongs to the code tool: choose another name")
     _unique("columns", [f.column for f in spec.fields.values()])
     _unique("table names", list(spec.tables.values()))
     for word in [f.column for f in spec.fields.values()] + list(spec.tables.values()):

@@ -41,10 +41,15 @@ class Query:
 
 
 class Toolbox:
-    """The tools of one environment: names to meanings and back."""
+    """The tools of one environment: names to meanings and back.
 
-    def __init__(self, family: Family, counts: dict[str, int], spec: WorldSpec) -> None:
-        self.family, self.counts, self.spec = family, counts, spec
+    further   names of tools that are offered beside these and read elsewhere
+    """
+
+    def __init__(
+        self, family: Family, counts: dict[str, int], spec: WorldSpec, further: Sequence[str] = ()
+    ) -> None:
+        self.family, self.counts, self.spec, self._further = family, counts, spec, tuple(further)
         self.entities: dict[str, Entity] = {e.kind: e for e in family.interface.entities}
         self._roles = {tool.name: role for role, tool in spec.tools.items()}
         self._verbs = {verb.name: verb for verb in family.interface.verbs}
@@ -105,7 +110,8 @@ class Toolbox:
         """Read one call; raise Refusal with what was wrong."""
         role = self._roles.get(name) if isinstance(name, str) else None
         if role is None:
-            raise Refusal(f"there is no tool {_quoted(name)}; the tools are {', '.join(self._roles)}")
+            known = ", ".join((*self._roles, *self._further))
+            raise Refusal(f"there is no tool {_quoted(name)}; the tools are {known}")
         wanted = ["sql"] if role == "query" else [slot[0] for slot in self._slots(role)]
         if not isinstance(arguments, dict):
             raise Refusal(

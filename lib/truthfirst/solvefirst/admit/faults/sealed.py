@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +24,8 @@ def second_best_plan(environment: Environment) -> Patches:
     head: tuple[Action, ...] = ()
     for right in solution.plan:
         found: list[tuple[int, tuple[Action, ...]]] = []
-        options = (action for move in family.legal(theta, state) for action in move if action != right)
-        for action in itertools.islice(options, 30):
+        options = [action for move in family.legal(theta, state) for action in move if action != right]
+        for action in options[:: 1 + len(options) // 30]:
             after, gain, _ = family.step(theta, state, action)
             rest, tail = _follow_optimum(family, theta, after)
             worse = dataclasses.replace(solution, u_star=sofar + gain + rest)

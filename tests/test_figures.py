@@ -1,0 +1,87 @@
+"""Figures: drawn from tidy frames, byte-stable, with a sidecar, and redrawn without a model."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from truthfirst import figures
+from truthfirst.solvefirst.candidates import Recipe, build_candidate
+from truthfirst.solvefirst.references import play, policy
+from truthfirst.study import admission, atlas, showcase
+from truthfirst.study.compare import compare
+
+
+@pytest.fixture(scope="module")
+def frames() -> dict[str, pd.DataFrame]:
+    environment = build_candidate(Recipe("rationing", "nano", index=1))
+    trace = play(policy("probe-2"), environment, "A", 0)
+    recipes = [Recipe("rationing", "nano", index=i, budget=b) for i in (1, 3) for b in ("ample", "tight")]
+    lookers = compare(["probe-0", "probe-3"], recipes, ["A"])
+    lookers["k"] = lookers["policy"].str.removeprefix("probe-").astype(int)
+    instances = atlas.instance_frame(["rationing", "bidding"], ["nano"], 3)
+    return {
+        "atlas": atlas.plan_curves(["rationing", "search"], "nano"),
+        "optimum_and_baseline": instances,
+        "references": instances,
+        "environment_card": showcase.card(environment, trace),
+        "admission": admission.admission_frame(recipes),
+        "forms": compare(["plan", "default"], recipes),
+        "probes": lookers,
+        "regret": showcase.regret_frame(trace, "an episode"),
+    }
+
+
+@pytest.fixture
+def out(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(figures, "RESULTS", tmp_path / "results")
+    return tmp_path
+
+
+SPINE = (
+    "atlas",
+    "optimum_and_baseline",
+    "references",
+    "environment_card",
+    "admission",
+    "forms",
+    "probes",
+    "regret",
+)
+
+
+@pytest.mark.parametrize("name", SPINE)
+def test_every_figure_is_published_and_redrawn_to_the_same_bytes(name, frames, out):
+    figure = figures.publish(name, frames[name], {"preset": "smoke"})
+    assert figure.axes
+    files = [out / "figures" / f"{name}.{suffix}" for suffix in ("png", "svg", "json")]
+    before = [file.read_bytes() for file in files]
+    assert before[0].startswith(b"\x89PNG")
+    sidecar = json.loads(before[2])
+    assert sidecar["parameters"] == {"preset": "smoke"}
+    assert sidecar["rows"] == len(frames[name])
+    assert figures.redraw([name]) == {name: "drawn"}
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_labelled_axes(frames):
+    for name in ("forms", "probes", "regret", "optimum_and_baseline"):
+        assert any(axis.get_ylabel() for axis in figures.draw(name, frames[name]).axes)
+
+
+def test_missing_data_is_said_and_not_drawn(out):
+    done = figures.redraw(["forms"])
+    assert "run make study" in done["forms"]
+    assert not (out / "figures").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "message"),
+    [("nonsense", pd.DataFrame({"a": [1]}), "unknown figure"), ("forms", pd.DataFrame(), "at least one row")],
+)
+def test_bad_requests_are_named(name, frame, message):
+    with pytest.raises(ValueError, match=message):
+        figures.draw(name, frame)
