@@ -19,7 +19,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -111,9 +111,13 @@ def _dispatch(options: argparse.Namespace) -> int:
 def _with_bar(plans: Sequence[Plan], workers: int, redo: bool) -> list[Outcome]:
     """Do the runs under a progress bar and return their outcomes in the order of the plans."""
     outcomes: dict[str, Outcome] = {}
-    with tqdm(total=len(plans), unit="run") as bar, _ticking(bar):
+    with (
+        closing(execute_all(plans, workers=workers, redo=redo)) as ended,
+        tqdm(total=len(plans), unit="run") as bar,
+        _ticking(bar),
+    ):
         bar.set_description(plans[0].notebook.stem)
-        for outcome in execute_all(plans, workers=workers, redo=redo):
+        for outcome in ended:
             outcomes[outcome.plan.run_id] = outcome
             if outcome.state == "broken":
                 bar.write(f"{outcome.plan.run_id}: {outcome.reason}", file=sys.stderr)

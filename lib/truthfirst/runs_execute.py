@@ -14,7 +14,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -91,11 +92,14 @@ def execute(
     return Outcome(plan, "finished")
 
 
-def execute_all(plans: Sequence[Plan], *, workers: int = 1, redo: bool = False) -> Iterator[Outcome]:
+def execute_all(
+    plans: Sequence[Plan], *, workers: int = 1, redo: bool = False
+) -> Generator[Outcome, None, None]:
     """Do many runs and yield each outcome as it comes: in order with one worker, else as they end.
 
-    When a worker is killed (by the system for memory, say), its pool is lost. The runs that were then under way are
-    broken; those that had not begun go on in a new pool.
+    Close the generator to stop early (`contextlib.closing`): the workers end at once. When a worker is killed (by the
+    system for memory, say), its pool is lost. The runs that were then under way are broken; those that had not begun
+    go on in a new pool.
     """
     if workers == 1:
         yield from (execute(plan, redo=redo) for plan in plans)
@@ -111,8 +115,9 @@ def execute_all(plans: Sequence[Plan], *, workers: int = 1, redo: bool = False) 
             return_as="generator_unordered",
         )
         before = time.time()
+        jobs = pool([job(plan, redo) for plan in waiting.values()])
         try:
-            for outcome in pool([job(plan, redo) for plan in waiting.values()]):
+            for outcome in jobs:
                 waiting.pop(outcome.plan.run_id)
                 yield outcome
         except TerminatedWorkerError:
@@ -120,6 +125,10 @@ def execute_all(plans: Sequence[Plan], *, workers: int = 1, redo: bool = False) 
             for plan in lost or list(waiting.values()):
                 waiting.pop(plan.run_id)
                 yield Outcome(plan, "broken", "its worker was killed (out of memory?)")
+        finally:
+            with warnings.catch_warnings():  # joblib warns that tasks are cancelled: they are meant to be
+                warnings.filterwarnings("ignore", message=r"\d+ tasks ", category=UserWarning)
+                jobs.close()
 
 
 def _execute_in_worker(plan: Plan, redo: bool) -> Outcome:

@@ -55,7 +55,7 @@ def test_counts_follow_the_weights_and_no_two_places_share_an_instance(n, sizes,
     made = places(asked)
     assert [p.number for p in made] == list(range(n))
     families = Counter(p.family for p in made)
-    assert all(abs(families[name] - n / count) < 1 for name in asked.families)
+    assert all(abs(families[name] - n / count) < 1 for name in asked.family_names())
     for size, weight in sizes.items():
         assert abs(sum(p.size == size for p in made) - n * weight / sum(sizes.values())) < count + 1
     domains = Counter(p.domain for p in made)
@@ -63,6 +63,21 @@ def test_counts_follow_the_weights_and_no_two_places_share_an_instance(n, sizes,
     streams = [(r.labels, r.seed) for p in made for r in (p.recipe(asked, attempt) for attempt in range(3))]
     assert len(set(streams)) == len(streams)
     assert places(asked) == made
+
+
+def test_the_order_of_a_file_means_nothing():
+    turned = {name: dict(reversed(BASE[name].items())) for name in ("sizes",)}
+    turned |= {
+        "families": ["search", "rationing"],
+        "splits": {"test": 1, "train": 2},
+        "budgets": {"tight": 1, "ample": 2},
+    }
+    straight = {
+        "families": ["rationing", "search"],
+        "splits": {"train": 2, "test": 1},
+        "budgets": {"ample": 2, "tight": 1},
+    }
+    assert places(plan(**turned)) == places(plan(**straight))
 
 
 def test_another_seed_deals_the_domains_differently():

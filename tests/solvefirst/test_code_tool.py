@@ -13,7 +13,7 @@ from truthfirst.episode import read_trace, trace_record
 from truthfirst.policies.calls import Call
 from truthfirst.policies.dialogue import Dialogue, Message, Rules
 from truthfirst.sandbox import Result, SandboxUnavailable, available
-from truthfirst.solvefirst.admit.gates import GATES, admit
+from truthfirst.solvefirst.admit.gates import admit
 from truthfirst.solvefirst.candidates import Recipe, build_candidate, rebuild
 from truthfirst.solvefirst.environment import Environment
 from truthfirst.solvefirst.families.base import UnknownName
@@ -92,12 +92,9 @@ def test_it_is_offered_in_every_form(plain: Environment, coded: Environment) -> 
 
 
 @needs_sandbox
-def test_the_gates_pass_but_for_the_one_that_counts_tools(plain: Environment, coded: Environment) -> None:
-    gates = {
-        name: gate for name, gate in GATES.items() if name != "names"
-    }  # it knows the spec's own tools only
+def test_the_gates_pass_with_and_without_the_tool(plain: Environment, coded: Environment) -> None:
     for environment in (plain, coded):
-        verdict = admit(environment, gates)
+        verdict = admit(environment)
         assert verdict.admitted, verdict.evidence
 
 

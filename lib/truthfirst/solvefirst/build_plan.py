@@ -26,7 +26,7 @@ from ..records import content_hash
 from ..streams import stream
 from .candidates import SPLITS, Recipe, check_setter, read_corpus
 from .environment import BUDGETS
-from .families import FAMILIES
+from .families import FAMILIES, SIZES
 from .families.base import UnknownName
 
 Weights = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(min_length=1)]
@@ -92,13 +92,13 @@ class CorpusPlan(BaseModel):
         return names
 
     def family_names(self) -> tuple[str, ...]:
-        """Return the families of this plan; "all" is every registered one."""
-        return tuple(FAMILIES) if self.families == "all" else tuple(self.families)
+        """Return the families of this plan in the order of their table; "all" is every registered one."""
+        return tuple(name for name in FAMILIES if self.families == "all" or name in self.families)
 
     def domain_names(self) -> tuple[str, ...]:
-        """Return the domains of this plan; "all" is every domain of its corpus."""
+        """Return the domains of this plan by name; "all" is every domain of its corpus."""
         known = sorted(read_corpus(self.corpus).by_domain())
-        return tuple(known) if self.domains == "all" else tuple(self.domains)
+        return tuple(name for name in known if self.domains == "all" or name in self.domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ def check_plan(data: dict[str, Any], source: str = "plan") -> CorpusPlan:
             raise PlanError(f"{source}: {error}") from error
     known_domains = sorted(read_corpus(plan.corpus).by_domain())
     for what, names, known in (
-        ("family", plan.family_names(), tuple(FAMILIES)),
-        ("domain", plan.domain_names(), known_domains),
+        ("family", () if plan.families == "all" else plan.families, tuple(FAMILIES)),
+        ("domain", () if plan.domains == "all" else plan.domains, known_domains),
         ("budget", plan.budgets, BUDGETS),
         ("split", plan.splits, SPLITS),
         *(
@@ -183,7 +183,15 @@ def check_plan(data: dict[str, Any], source: str = "plan") -> CorpusPlan:
 
 def places(plan: CorpusPlan) -> list[Place]:
     """Return the N places of a plan, in order."""
-    shares = [plan.sizes, plan.splits, plan.budgets, plan.setters]
+    shares = [  # in an order of ours, so that a plan means the same however its file is ordered
+        {name: weights[name] for name in order if name in weights}
+        for weights, order in (
+            (plan.sizes, [*SIZES, *sorted(plan.sizes.keys() - set(SIZES))]),
+            (plan.splits, SPLITS),
+            (plan.budgets, BUDGETS),
+            (plan.setters, sorted(plan.setters)),
+        )
+    ]
     families = plan.family_names()
     cells = list(itertools.product(families, *(list(weights) for weights in shares)))
     mass = [1.0] * len(cells)

@@ -25,32 +25,8 @@ from .candidates import Recipe, build_candidate
 from .realize.setter import Setter
 from .realize.spec import SpecError
 
-CANDIDATES = (
-    "setter",
-    "family",
-    "size",
-    "domain",
-    "index",
-    "admitted",
-    "gate",
-    "evidence",
-    "seconds",
-    "dollars",
-    "tokens",
-)
-ANSWERS = (
-    "setter",
-    "family",
-    "domain",
-    "attempt",
-    "outcome",
-    "check",
-    "reason",
-    "prompt",
-    "completion",
-    "dollars",
-    "seconds",
-)
+CANDIDATES = tuple("setter family size domain index admitted gate evidence seconds dollars tokens".split())
+ANSWERS = tuple("setter family domain attempt outcome check reason prompt completion dollars seconds".split())
 COLUMNS = ("setter", "measure", "reason", "count", "n", "value", "low", "high")
 
 
@@ -97,6 +73,7 @@ def answers(logs: Iterable[Path]) -> pd.DataFrame:
                         name: record.get(name)
                         for name in ("setter", "family", "domain", "attempt", "outcome", "seconds")
                     },
+                    "seconds": record.get("seconds"),
                     "check": record.get("check") or record["outcome"],
                     "reason": next(iter(record["reasons"]), None),
                     "dollars": tokens.get("dollars"),

@@ -512,7 +512,7 @@ def test_the_tokens_of_one_environment_are_bounded() -> None:
     with pytest.raises(SetterError, match=r"budget: the \d+ tokens of one environment are spent"):
         maker.write(TASK, np.random.default_rng(0))
     assert maker.tokens <= limits.tokens
-    assert [request.max_tokens for request in model.asked][0] == 1_000
+    assert model.asked[0].max_tokens == 1_000
     assert 64 <= model.asked[1].max_tokens < 900
     assert len(model.asked) == 2
 

@@ -33,7 +33,7 @@ def template(name: str, passage: Passage, size: str = "nano", seed: int = 0) -> 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_healthy_text_passes_in_every_domain(name: str) -> None:
     for domain, passages in PASSAGES.items():
-        spec = template(name, passages[0], "huge")  # the most names
+        spec = template(name, passages[0], "medium")
         assert findings(spec, passages[0]) == [], domain
 
 
@@ -77,21 +77,14 @@ def test_findings_name_check_part_and_evidence() -> None:
 
 
 # --- quotations -------------------------------------------------------------------------------------------
-OWN = Passage(
-    "own.txt",
-    "baking",
-    "Bread in 1840",
-    "In 1840 the guild sold 12 loaves for a penny, and flour was dear. Then the mill burnt.",
-)
+SOLD = "In 1840 the guild sold 12 loaves for a penny, and flour was dear."
+OWN = Passage("own.txt", "baking", "Bread in 1840", f"{SOLD} Then the mill burnt.")
 
 
 @pytest.mark.parametrize(
     ("scenario", "left"),
     [
-        (
-            '"In 1840 the guild sold 12 loaves for a penny, and flour was dear."\n(from: Bread in 1840)\n\nYou bake.',
-            '""\n\nYou bake.',
-        ),
+        (f'"{SOLD}"\n(from: Bread in 1840)\n\nYou bake.', '""\n\nYou bake.'),
         ("“In 1840 the guild sold 12 loaves\nfor a penny”, they say.", '"", they say.'),
         (
             '"In 1840 the guild sold 13 loaves for a penny."',

@@ -178,6 +178,8 @@ def behaviour(environment: Environment, episodes: Script) -> Behaviour:
                 seen.append((f"{where}, {name}({arguments})", episode.call(name, arguments)))
             gains = [[turn.status, turn.detail.get("gain")] for turn in episode.turns]
             seen.append((where, canonical_json([gains, episode.done])))
+        if episode.turns and all("gain" not in turn.detail for turn in episode.turns):
+            continue  # nothing was decided: it earns what the episode of no call earns
         try:
             result = episode.score()
             seen.append((f"{where}, score", canonical_json([result.reward, result.detail])))

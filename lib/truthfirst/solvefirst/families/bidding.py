@@ -218,13 +218,14 @@ FAMILY = Family(
                 "the {money} still in hand.",
             ),
             (
-                "Your rivals, {n_item} in number, bid in every {period} too, and what they bid does not "
-                "depend on you. You win only if your bid is higher than the bid of each {item}; with an "
+                'Your rivals, {n_item} in number, bid in every {period} too, and what they bid ("{label_rival_bid}") '
+                "does not depend on you. You win only if your bid is higher than the bid of each {item}; with an "
                 "equal bid you lose.",
-                "To win, your bid must lie above the highest that any {item} makes in that {period}, "
-                "{n_item} in number. To match it is to lose. No other bid is changed by anything you do.",
-                "Besides your bid there is one from each {item}, {n_item} in all, fixed beforehand for "
-                "every {period}. Should even one of them be as high as yours or higher, the {period} is "
+                'To win, your bid must lie above the highest "{label_rival_bid}" of that {period}; '
+                "the {items} are {n_item} in number. To match it is to lose. No other bid is changed by "
+                "anything you do.",
+                'Besides your bid there is one from each {item} ("{label_rival_bid}"), {n_item} in all, fixed '
+                "beforehand for every {period}. Should even one of them be as high as yours or higher, the {period} is "
                 "lost to you; otherwise it is won.",
             ),
             (

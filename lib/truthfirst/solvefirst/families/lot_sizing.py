@@ -289,18 +289,19 @@ FAMILY = Family(
                 "the amount.",
             ),
             (
-                "What is made can be used at once. Then the {n_item} {items} order; their orders of the "
-                "{period} are added up and served from all that is on hand ({stock} {goods} before the "
-                "first {period}). Each unit left over costs {holding} {money} and stays for the next "
+                'What is made can be used at once. Then the {n_item} {items} order ("{label_demand}"); '
+                "their orders of the {period} are added up and served from all that is on hand ({stock} "
+                "{goods} before the first {period}). Each unit left over costs {holding} {money} and stays for the next "
                 "{period}. Each unit wanted but lacking costs {shortage} {money}, and that order is lost. "
                 "The orders are known afterwards.",
                 "Stock before the first {period}: {stock} {goods}. New units join the stock before the "
-                "orders of the {n_item} {items} are met together, as far as it reaches. No order waits: "
-                "whatever cannot be met is gone and costs {shortage} {money} per unit. Whatever remains "
+                'orders of the {n_item} {items} ("{label_demand}") are met together, as far as it '
+                "reaches. No order waits: whatever cannot be met is gone and costs {shortage} {money} per "
+                "unit. Whatever remains "
                 "moves on to the next {period} and costs {holding} {money} per unit. Afterwards you see "
                 "what each {item} wanted.",
-                "When all orders of the {period}, from {n_item} {items}, are set against the stock (at "
-                "first {stock} {goods}) plus what was just made, one of two charges follows. Too much: "
+                'When all orders of the {period} ("{label_demand}"), from {n_item} {items}, are set against '
+                "the stock (at first {stock} {goods}) plus what was just made, one of two charges follows. Too much: "
                 "every unit that is carried over costs {holding} {money}. Too little: every missing unit "
                 "costs {shortage} {money} and is never asked for again. Either way the single orders come "
                 "to light.",

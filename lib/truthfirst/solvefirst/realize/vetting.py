@@ -218,9 +218,7 @@ def without_quotation(scenario: str, passage: Passage) -> str:
 
     bare = re.sub(r'["“]([^"“”]{20,})["”]', verbatim, scenario)
     title = " ".join(re.sub(r"[<>`\x00-\x1f\x7f]+", " ", passage.title).split())[:120]
-    return "\n".join(
-        line for line in bare.split("\n") if " ".join(line.split()) != f"(from: {title})".replace("( ", "(")
-    )
+    return "\n".join(line for line in bare.split("\n") if " ".join(line.split()) != f"(from: {title})")
 
 
 # --- meaning ----------------------------------------------------------------------------------------------
