@@ -6,9 +6,9 @@ peers     the first 3 huge instances again, in the same run: the family's PuLP m
           OR-Tools CP-SAT where constraint programming applies
 
 Every solver runs on one thread. Times are CPU seconds of this process and of its children (CBC is one), building the
-model included, which a busy machine disturbs least; peers may take LIMIT seconds and then count as a timeout. An
-optimum that differs from ours stops the run. Rows go to data/results/solver_times.parquet (figures: solver_scaling,
-solver_peers).
+model included, which a busy machine disturbs least. Peers may take LIMIT seconds of wall time (so a busy machine stops
+them earlier) and then count as a timeout. An optimum that differs from ours stops the run. Rows go to
+data/results/solver_times.parquet (figures: solver_scaling, solver_peers).
 """
 
 from __future__ import annotations

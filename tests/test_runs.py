@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -63,24 +63,35 @@ def notebook(home: Path, name: str, parameters: str | None, *cells: str) -> Path
     return path
 
 
-def command(home: Path, *words: str) -> subprocess.Popen[str]:
-    """Start `python -m truthfirst.runs` in a process of its own, on the copy of the library."""
+@pytest.fixture
+def start(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return what starts `python -m truthfirst.runs` in a process of its own, on the copy of the library."""
+    started: list[subprocess.Popen[str]] = []
     environment = os.environ | {
         "TRUTHFIRST_HOME": str(home),
         "PYTHONPATH": str(home / "lib"),
         "OMP_NUM_THREADS": "2",  # of the user; workers of a grid take 1
     }
-    return subprocess.Popen(
-        [sys.executable, "-m", "truthfirst.runs", *words],
-        cwd=home,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "truthfirst.runs", *words],
+            cwd=home,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()  # one that has ended is left as it is
+        process.wait()
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
@@ -471,6 +482,17 @@ def test_of_many_rivals_for_a_broken_run_one_wins(home: Path) -> None:
     assert len(list((paths.RUNS / "aside").iterdir())) == 5
 
 
+def test_a_rival_that_comes_late_cannot_move_the_new_run_away(home: Path) -> None:
+    plan = finished(home)
+    (plan.folder / "metrics.json").write_text("{}\n")
+    judged, inode = read_run(plan.folder), plan.folder.stat().st_ino
+    mine = claim(plan.folder, plan.documents)
+    assert isinstance(mine, runs.Claim)
+    runs._set_aside(judged, inode)  # the rival judged the run before we did
+    mine.check()
+    assert read_run(plan.folder).state == "running"
+
+
 # --- a full disk ------------------------------------------------------------------------------------------
 def fill_disk(monkeypatch: pytest.MonkeyPatch, *full: str) -> None:
     """Let no file of these names be written: half of it goes to disk, then the disk is full."""
@@ -622,7 +644,7 @@ def test_a_notebook_that_exits_early_or_loses_its_kernel_is_broken(home: Path) -
 
 @pytest.mark.notebook
 def test_a_killed_run_is_done_again_and_a_code_change_meanwhile_is_noted(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, start: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook(
         home,
@@ -635,7 +657,7 @@ def test_a_killed_run_is_done_again_and_a_code_change_meanwhile_is_noted(
         "pathlib.Path('../lib/truthfirst/edited.py').write_text('x = 1')",
     )
     started = home / "started.txt"
-    first = command(home, "01_slow", "-p", "seed=5")
+    first = start("01_slow", "-p", "seed=5")
     wait_for(lambda: lines(started))
     (run,) = list_runs()
     assert (run.state, run.reason) == ("running", f"process {first.pid} on {socket.gethostname()}")
@@ -654,7 +676,7 @@ def test_a_killed_run_is_done_again_and_a_code_change_meanwhile_is_noted(
 
 @pytest.mark.notebook
 def test_an_interrupted_grid_goes_on_and_rivals_share_it(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, start: Callable[..., subprocess.Popen[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     notebook(
         home,
@@ -668,7 +690,7 @@ def test_an_interrupted_grid_goes_on_and_rivals_share_it(
     (home / "grid.yaml").write_text(
         "notebook: 01_cell\nworkers: 2\nproduct: {seed: [1, 2, 3]}\ncells: [{seed: 1, kind: ''}]\n"
     )
-    first = command(home, "grid", "grid.yaml")
+    first = start("grid", "grid.yaml")
     wait_for(lambda: sorted(lines(home / "started.txt")) == ["1", "2", "3"])
     wait_for(lambda: any(run.state == "finished" for run in list_runs()))
     first.send_signal(signal.SIGINT)
@@ -676,7 +698,7 @@ def test_an_interrupted_grid_goes_on_and_rivals_share_it(
     assert (first.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "stopped; the same command goes on where this one ended"
     wait_for(lambda: [run.state for run in list_runs()].count("broken") == 2)
-    rival = command(home, "grid", "grid.yaml", "--workers", "1")
+    rival = start("grid", "grid.yaml", "--workers", "1")
     wait_for(lambda: len(lines(home / "started.txt")) == 4)  # it waits in the cell of seed 2
     (home / "go3").write_text("")
     capsys.readouterr()

@@ -6,8 +6,8 @@ changed is proven again.
 optima   for every family and size, 200 instances: the plan replays to u_star, and methods that share nothing with the
          solver (the family's bound; at nano and small its PuLP model; at nano every plan by enumeration) agree. One
          row an instance in data/results/certify.parquet.
-reach    for every family and size, the scripted policy that is best on average under the tight budget, written to
-         reachable.json beside this module: the reference of u_reach.
+reach    for every family, size and budget, the scripted policy that is best on average, written to reachable.json
+         beside this module: the reference of u_reach.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from .. import paths
 from ..records import append_jsonl, content_hash, read_jsonl, write_atomic
 from ..streams import stream
 from .certificates import CertificateError, certify
+from .environment import BUDGETS
 from .families import FAMILIES
 from .families import family as find_family
 from .families.base import SIZES
-from .references import calibrate
+from .references import calibrate, needs_calibration
 from .solve import SolverError, SolverTimeout
 
 SEEDS = 200
@@ -50,16 +51,13 @@ def prove(family_name: str, size: str, seed: int) -> dict[str, object]:
     """Certify one instance; return its row. Timeouts are counted as rows of their own, never dropped."""
     family = find_family(family_name)
     theta = family.sample(stream(seed, "certify", family_name, size), size)
-    started = time.perf_counter()
-    best = family.optimum(theta)
-    seconds = time.perf_counter() - started
     row: dict[str, object] = {
         "family": family_name,
         "size": size,
         "seed": seed,
         "source": source_hash(family_name),
-        "u_star": best.value,
-        "solve_seconds": seconds,
+        "u_star": None,
+        "solve_seconds": None,
         "verdict": "proven",
         "method": None,
         "bound": None,
@@ -67,6 +65,9 @@ def prove(family_name: str, size: str, seed: int) -> dict[str, object]:
         "evidence": None,
     }
     try:
+        started = time.process_time()
+        best = family.optimum(theta)
+        row |= {"u_star": best.value, "solve_seconds": time.process_time() - started}
         proof = certify(family, theta, brute_force=size in BRUTE_FORCE, milp=size in MODELS)
     except SolverTimeout as error:
         return row | {"verdict": "timeout", "evidence": str(error)}
@@ -118,15 +119,17 @@ def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, st
         if known.get(name) != source_hash(name):
             table = {key: value for key, value in table.items() if key.split("/")[0] != name}
             known[name] = source_hash(name)
-    cells = [(name, size) for name in families for size in FAMILIES[name].sizes]
-    jobs = [(name, size) for name, size in cells if f"{name}/{size}/tight" not in table]
-    found = Parallel(n_jobs=workers, return_as="generator")(
-        delayed(calibrate)(name, size, "tight", draws) for name, size in jobs
-    )
-    for (name, size), best in zip(
-        jobs, tqdm(found, total=len(jobs), desc="references", disable=None), strict=True
-    ):
-        table[f"{name}/{size}/tight"] = best
+    jobs = [
+        (name, size, budget)
+        for name in families
+        for size in FAMILIES[name].sizes
+        for budget in BUDGETS
+        if needs_calibration(FAMILIES[name], budget) and f"{name}/{size}/{budget}" not in table
+    ]
+    found = Parallel(n_jobs=workers, return_as="generator")(delayed(calibrate)(*job, draws) for job in jobs)
+    progress = tqdm(found, total=len(jobs), desc="references", disable=None)
+    for job, best in zip(jobs, progress, strict=True):
+        table["/".join(job)] = best
         document = {
             "draws": draws,
             "policies": dict(sorted(table.items())),

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..streams import stream
 from ..types import Form, Trace
+from . import information
 from .environment import Environment, InstanceEpisode, Position, turn_budget
 from .families import family as find_family
 from .families.base import Action, Family, Key, State, Theta, UnknownName
@@ -124,6 +125,15 @@ def probe_as_you_go(position: Position, rng: np.random.Generator) -> Probe | Act
     return plan(position, rng)
 
 
+def reservation(position: Position, rng: np.random.Generator) -> Probe | Action | None:
+    """Weitzman's rule in `search`, by the law of the published priors; in other families, plan."""
+    if position.family.name != "search" or not position.family.legal(position.public, position.state):
+        return plan(position, rng)
+    law = information.laws(position.family, position.public)
+    boxes = [law["prize", position.state.period, i] for i in range(len(position.public.fee))]
+    return information.reservation_rule(position.believed, position.state, boxes)
+
+
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
@@ -136,9 +146,18 @@ POLICIES: dict[str, Policy] = {
         Policy("probe-wide", probe_then_plan(None, "wide")),
         Policy("probe-high", probe_then_plan(None, "high")),
         Policy("probe-as-you-go", probe_as_you_go),
+        Policy("reservation", reservation),
     )
 }
-CANDIDATES = ("default", "myopic", "plan", "probe-all", "probe-wide", "probe-high", "probe-as-you-go")
+CANDIDATES = (
+    "default",
+    "myopic",
+    "plan",
+    "probe-all",
+    "probe-wide",
+    "probe-high",
+    "probe-as-you-go",
+)
 
 
 def policy(name: str) -> Policy:
@@ -216,11 +235,24 @@ def simulate(scripted: Policy, family: Family, theta: Theta, budget: str, seed: 
 REACH_DRAWS = 40
 
 
+def candidates(family_name: str) -> tuple[str, ...]:
+    """Return the policies among which u_reach is chosen: in `search` Weitzman's rule too."""
+    return (*CANDIDATES, "reservation") if family_name == "search" else CANDIDATES
+
+
+def needs_calibration(family: Family, budget: str) -> bool:
+    """Say whether u_reach must be found: not under an ample budget where every hidden entry can be probed.
+
+    Probing all and planning then earns u_star. In `search` only decisions reveal, so both budgets are calibrated.
+    """
+    return budget != "ample" or len(family.interface.probes) < len(family.interface.hidden_fields)
+
+
 def calibrate(family_name: str, size: str, budget: str, draws: int = REACH_DRAWS) -> str:
     """Return the candidate that is best on average over `draws` calibration instances (ties: first listed)."""
     family = find_family(family_name)
     means = {}
-    for name in CANDIDATES:
+    for name in candidates(family_name):
         scores = []
         for index in range(draws):
             theta = family.sample(stream(0, "reach", family_name, size, index), size)
@@ -229,7 +261,7 @@ def calibrate(family_name: str, size: str, budget: str, draws: int = REACH_DRAWS
                 u = simulate(POLICIES[name], family, theta, budget, index)
                 scores.append((u - solution.u_zero) / solution.span)
         means[name] = sum(scores) / len(scores)
-    return max(CANDIDATES, key=means.__getitem__)
+    return max(means, key=means.__getitem__)
 
 
 @functools.lru_cache(maxsize=1)
@@ -241,14 +273,8 @@ def reach_table() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def reachable_policy(family_name: str, size: str, budget: str) -> Policy:
-    """Return the reference policy of u_reach: from the stored table, else calibrated now.
-
-    An ample budget lets every entry be probed, so probing all and planning earns u_star; `search`, whose entries only
-    decisions reveal, is calibrated under both budgets.
-    """
-    if budget == "ample" and len(find_family(family_name).interface.probes) == len(
-        find_family(family_name).interface.hidden_fields
-    ):
+    """Return the reference policy of u_reach: probe all, or from the stored table, else calibrated now."""
+    if not needs_calibration(find_family(family_name), budget):
         return POLICIES["probe-all"]
     name = reach_table().get(f"{family_name}/{size}/{budget}") or calibrate(family_name, size, budget)
     return POLICIES[name]

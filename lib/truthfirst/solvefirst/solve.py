@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
 import time
 from typing import Literal
 
@@ -22,8 +25,11 @@ class SolverTimeout(SolverError):
     """A solver ran out of its time limit."""
 
 
+TIME_LIMIT = 60.0  # seconds; every model of ours takes well under one
+
+
 def solve_model(
-    problem: pulp.LpProblem, solver: SolverName | None = None, time_limit: float | None = None
+    problem: pulp.LpProblem, solver: SolverName | None = None, time_limit: float = TIME_LIMIT
 ) -> float:
     """Solve a PuLP model to proven optimality and return its objective value.
 
@@ -38,17 +44,34 @@ def solve_model(
     status = pulp.LpStatus.get(problem.status, str(problem.status))
     if problem.status == pulp.LpStatusOptimal and problem.sol_status == pulp.LpSolutionOptimal:
         return float(pulp.value(problem.objective) or 0.0)
-    if time_limit is not None and time.monotonic() - started >= 0.9 * time_limit:
+    if time.monotonic() - started >= 0.9 * time_limit:
         raise SolverTimeout(problem.name, name, f"time limit of {time_limit} s")
     raise SolverError(problem.name, name, status)
 
 
-def _engine(name: str, time_limit: float | None) -> pulp.LpSolver:
+def _engine(name: str, time_limit: float) -> pulp.LpSolver:
     if name == "highs":
+        _hush_highs()
         return pulp.HiGHS(msg=False, gapRel=0.0, timeLimit=time_limit)
     if name == "cbc":
-        command = (
-            pulp.PULP_CBC_CMD if hasattr(pulp, "PULP_CBC_CMD") else pulp.COIN_CMD
-        )  # PuLP 4 bundles no CBC
+        bundled = hasattr(pulp, "PULP_CBC_CMD")  # PuLP 4 bundles no CBC
+        command = pulp.PULP_CBC_CMD if bundled else pulp.COIN_CMD
         return command(msg=False, gapRel=0.0, timeLimit=time_limit)
     raise ValueError(f"unknown solver {name!r}: choose highs or cbc")
+
+
+@functools.lru_cache(maxsize=1)
+def _hush_highs() -> None:
+    """Let HiGHS print its banner, once a process and past every option, into nothing."""
+    import highspy
+
+    sys.stdout.flush()
+    screen = os.dup(1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        highspy.Highs()
+    finally:
+        os.dup2(screen, 1)
+        os.close(screen)
+        os.close(nothing)

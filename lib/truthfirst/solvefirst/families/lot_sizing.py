@@ -291,8 +291,8 @@ FAMILY = Family(
             (
                 'What is made can be used at once. Then the {n_item} {items} order ("{label_demand}"); '
                 "their orders of the {period} are added up and served from all that is on hand ({stock} "
-                "{goods} before the first {period}). Each unit left over costs {holding} {money} and stays for the next "
-                "{period}. Each unit wanted but lacking costs {shortage} {money}, and that order is lost. "
+                "{goods} before the first {period}). Each unit left over costs {holding} {money} and stays "
+                "for the next {period}. Each unit wanted but lacking costs {shortage} {money}, and that order is lost. "
                 "The orders are known afterwards.",
                 "Stock before the first {period}: {stock} {goods}. New units join the stock before the "
                 'orders of the {n_item} {items} ("{label_demand}") are met together, as far as it '
