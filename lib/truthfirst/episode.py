@@ -20,6 +20,7 @@ from .types import CallStatus, Form, PublicView, Score, StopReason, ToolKind, Tr
 MAX_ARGUMENT_CHARACTERS = 2_000
 MAX_ANSWER_CHARACTERS = 20_000
 MAX_NAME_CHARACTERS = 100
+MAX_ARGUMENT_DEPTH = 32  # a trace is copied level by level; nothing may exhaust the interpreter's stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,20 @@ def bounded(value: Any) -> Any:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         if len(text) <= MAX_ARGUMENT_CHARACTERS:
-            return json.loads(printable(text))
+            plain = json.loads(printable(text))
+            if not _deeper(plain, MAX_ARGUMENT_DEPTH):
+                return plain
     except (TypeError, ValueError, RecursionError, OverflowError):
         pass
     return {"unreadable": printable(_text(value)[:200])}
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    """Say whether a JSON value is nested more than `depth` levels deep."""
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_deeper(part, depth - 1) for part in parts)
 
 
 def _text(value: Any) -> str:

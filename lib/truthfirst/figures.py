@@ -2,7 +2,7 @@
 
 `publish` stores the frame, draws it and writes PNG, SVG and a JSON sidecar, so that every figure can be redrawn from
 stored results without a model and without a GPU: `python -m truthfirst.figures`. Files are byte-stable.
-Colours: Okabe and Ito, "Color universal design", 2008.
+Figures of mechanisms and environments are drawn here, the others in figures_*.py; FIGURES_BY_NAME holds them all.
 """
 
 from __future__ import annotations
@@ -20,68 +20,30 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from . import __version__
+from . import __version__, figures_comparison, figures_corpus, figures_setters, figures_solvers
+from .figure_style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    STYLE,
+    YELLOW,
+    canvas,
+    families_in,
+    family_grid,
+    sizes_in,
+)
 from .paths import FIGURES, RESULTS
 from .records import canonical_json, content_hash, write_atomic
 from .runs import current_run
-from .study.stats import bootstrap_mean, summarise
-
-BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#F0E442",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
-GREY = "#8A8A8A"
-FORM_COLOURS = {"F": BLUE, "I": ORANGE, "A": GREEN}
-FORM_NAMES = {"F": "F written out", "I": "I informed", "A": "A agentic"}
-SIZE_ORDER = ("nano", "small", "medium", "large", "huge", "long", "source")
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "figure.dpi": 120,
-    "svg.hashsalt": "truthfirst",
-    "svg.fonttype": "none",
-}
-
-
-def _canvas(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, np.ndarray]:
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
-
-
-def _sizes(frame: pd.DataFrame) -> list[str]:
-    return [size for size in SIZE_ORDER if size in set(frame["size"])]
-
-
-def _families(frame: pd.DataFrame) -> list[str]:
-    return list(dict.fromkeys(frame["family"]))
+from .study.stats import bootstrap_mean
 
 
 # --- mechanisms -------------------------------------------------------------------------------------------
-def _family_grid(families: Sequence[str], width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """Return a figure with one titled panel a family, at most four a row; spare panels are blank."""
-    columns = min(4, len(families))
-    rows = -(-len(families) // columns)
-    figure, axes = _canvas(rows, columns, width * columns, height * rows + 0.6)
-    panels = list(axes.flat)
-    for axis, family in zip(panels, families, strict=False):
-        axis.set_title(family.replace("_", " "))
-    for axis in panels[len(families) :]:
-        axis.axis("off")
-    return figure, panels[: len(families)]
-
-
 def optimum_and_baseline(frame: pd.DataFrame) -> Figure:
     """Optimum u*, reachable reference and baseline u0 by family and size, in each family's own units.
 
@@ -119,8 +81,8 @@ def references(frame: pd.DataFrame) -> Figure:
 
 
 def _by_size(frame: pd.DataFrame, lines: Sequence[tuple[str, str, str, str]], label: str) -> Figure:
-    families, sizes = _families(frame), _sizes(frame)
-    figure, panels = _family_grid(families, 3.1, 2.3)
+    families, sizes = families_in(frame), sizes_in(frame)
+    figure, panels = family_grid(families, 3.1, 2.3)
     x = np.arange(len(sizes))
     for axis, family in zip(panels, families, strict=True):
         rows = frame[frame["family"] == family]
@@ -143,8 +105,8 @@ def atlas(frame: pd.DataFrame) -> Figure:
 
     frame: study.atlas.plan_curves.
     """
-    families = _families(frame)
-    figure, panels = _family_grid(families, 3.1, 2.3)
+    families = families_in(frame)
+    figure, panels = family_grid(families, 3.1, 2.3)
     colours = dict(zip(dict.fromkeys(frame["policy"]), (BLUE, RED, ORANGE), strict=False))
     for axis, family in zip(panels, families, strict=True):
         cells = frame[frame["family"] == family]
@@ -206,7 +168,7 @@ def environment_card(frame: pd.DataFrame) -> Figure:
         for name, limit in (("tools", 12), ("tables", 14), ("transcript", 38))
     )
     lines = max(left.count("\n"), right.count("\n"))
-    figure, axes = _canvas(1, 2, 12, 0.125 * lines + 0.9)
+    figure, axes = canvas(1, 2, 12, 0.125 * lines + 0.9)
     for axis, heading, text in (
         (axes[0][0], "What it reads", left),
         (axes[0][1], "What it can do, and did", right),
@@ -233,10 +195,10 @@ def _wrapped(text: str, width: int, lines: int) -> str:
 
 def admission(frame: pd.DataFrame) -> Figure:
     """Share of candidates admitted, and the gates that rejected the others, by family and size."""
-    groups = [(f, s) for f in _families(frame) for s in _sizes(frame) if len(_cell(frame, f, s))]
+    groups = [(f, s) for f in families_in(frame) for s in sizes_in(frame) if len(_cell(frame, f, s))]
     gates = list(dict.fromkeys(frame["gate"].dropna()))
     colours = dict(zip(gates, (RED, ORANGE, PINK, YELLOW, SKY, BLUE, BLACK, GREY), strict=False))
-    figure, axes = _canvas(1, 1, 7.6, 0.28 * len(groups) + 1.5)
+    figure, axes = canvas(1, 1, 7.6, 0.28 * len(groups) + 1.5)
     axis = axes[0][0]
     for y, (family, size) in enumerate(groups):
         rows = _cell(frame, family, size)
@@ -265,116 +227,21 @@ def _cell(frame: pd.DataFrame, family: str, size: str) -> pd.DataFrame:
     return frame[(frame["family"] == family) & (frame["size"] == size)]
 
 
-# --- comparisons ------------------------------------------------------------------------------------------
-def forms(frame: pd.DataFrame) -> Figure:
-    """Mean reward of each policy in the forms F, I and A, with intervals; the reachable mean as a tick."""
-    policies = list(dict.fromkeys(frame["policy"]))
-    budgets = list(dict.fromkeys(frame["budget"]))
-    figure, axes = _canvas(1, len(budgets), 4.9 * len(budgets) + 0.4, 4.2, sharey=True)
-    for axis, budget in zip(axes[0], budgets, strict=True):
-        rows = frame[frame["budget"] == budget]
-        table = summarise(rows, ["policy", "form"], strata="family")
-        for offset, (form, colour) in enumerate(FORM_COLOURS.items()):
-            cells = (
-                table[table["form"] == form]
-                .set_index("policy")
-                .reindex(policies)
-                .astype(float, errors="ignore")
-            )
-            x = np.arange(len(policies)) + (offset - 1) * 0.26
-            mean = cells["mean"].to_numpy(float)
-            error = [mean - cells["low"].to_numpy(float), cells["high"].to_numpy(float) - mean]
-            axis.bar(x, mean, 0.24, color=colour, label=FORM_NAMES[form])
-            axis.errorbar(
-                x, mean, yerr=np.maximum(0, error), fmt="none", ecolor=BLACK, elinewidth=1, capsize=2
-            )
-        reach = float(rows.drop_duplicates("environment")["reach"].mean())
-        axis.axhline(1, color=BLACK, lw=0.8)
-        axis.axhline(reach, color=GREEN, lw=1, ls=":")
-        axis.text(
-            len(policies) - 0.5, reach - 0.015, f"mean u_reach {reach:.2f}", ha="right", va="top", fontsize=8
-        )
-        n = rows["environment"].nunique()
-        axis.set_title(f"{budget} budget ({n} instances)")
-        axis.set_xticks(range(len(policies)), policies, rotation=35, ha="right")
-        axis.set_ylim(0, 1.08)
-    axes[0][0].set_ylabel("reward, mean and 95% interval")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    return figure
-
-
-def probes(frame: pd.DataFrame) -> Figure:
-    """Mean agentic score against the number of probes, by family; the ceilings u_reach and u* as lines.
-
-    frame: one row an episode of probe-K policies, column k; unclipped scores in `unclipped`.
-    """
-    families = _families(frame)
-    figure, axes = _canvas(1, len(families), 3.6 * len(families), 3.5, sharey=True)
-    for axis, family in zip(axes[0], families, strict=True):
-        rows = frame[frame["family"] == family]
-        for budget, colour, marker in (("ample", BLUE, "o"), ("tight", ORANGE, "s")):
-            cells = rows[rows["budget"] == budget]
-            if cells.empty:
-                continue
-            table = summarise(cells, ["k"], "unclipped").sort_values("k")
-            k, mean = table["k"].to_numpy(float), table["mean"].to_numpy(float)
-            axis.plot(k, mean, color=colour, marker=marker, ms=4, label=f"{budget} budget")
-            axis.fill_between(
-                k, table["low"].to_numpy(float), table["high"].to_numpy(float), color=colour, alpha=0.2
-            )
-            reach = float(cells.drop_duplicates("environment")["reach"].mean())
-            axis.axhline(reach, color=colour, lw=1, ls=":")
-        axis.axhline(1, color=BLACK, lw=0.8)
-        axis.axhline(0, color=RED, lw=0.8, ls="--")
-        axis.set_title(f"{family.replace('_', ' ')} ({rows['environment'].nunique()} instances)")
-        axis.set_xlabel("probes before planning, K")
-    axes[0][0].set_ylabel("unclipped score, mean and 95% interval")
-    axes[0][0].legend(fontsize=8)
-    figure.suptitle(
-        "What looking is worth (dotted: mean u_reach of the budget; solid: u*; dashed: u0)", fontsize=10
-    )
-    return figure
-
-
-def regret(frame: pd.DataFrame) -> Figure:
-    """The regret ledger of one episode by turn: decision regrets, probe credit, the end row, and their sum.
-
-    frame: columns turn, call, kind ("probe", "decision", "query", "refused", "end"), regret, credit, in shares of the
-    span; columns score and title are constant.
-    """
-    figure, axes = _canvas(2, 1, 8.8, 5.6, sharex=True, height_ratios=(2, 1))
-    axis, below = axes[0][0], axes[1][0]
-    x = np.arange(len(frame))
-    spent = frame["regret"].fillna(0).to_numpy(float)
-    ending = (frame["kind"] == "end").to_numpy()
-    axis.bar(x[~ending], spent[~ending], color=RED, label="regret of a decision")
-    axis.bar(x[ending], spent[ending], color=BLACK, label="end row")
-    axis.step(x, np.cumsum(spent), where="mid", color=GREY, lw=1.2, label="sum so far")
-    score = float(frame["score"].iloc[0])
-    axis.axhline(1 - score, color=GREY, lw=0.8, ls=":")
-    axis.text(len(x) - 0.5, 1 - score, f"1 - score = {1 - score:.3f}", ha="right", va="bottom", fontsize=8)
-    axis.set_ylabel("share of u* - u0")
-    axis.legend(fontsize=8, loc="center left")
-    credit = frame["credit"].fillna(0).to_numpy(float)
-    below.bar(x, credit, color=BLUE, label="credit of a probe (outside the sum)")
-    below.axhline(0, color=BLACK, lw=0.8)
-    below.set_ylabel("share of u* - u0")
-    below.legend(fontsize=8, loc="upper left")
-    below.set_xticks(x, frame["call"], rotation=60, ha="right", fontsize=7)
-    axis.set_title(str(frame["title"].iloc[0]))
-    return figure
-
-
+_OF_EACH_FILE: tuple[Mapping[str, Callable[[pd.DataFrame], Figure]], ...] = (
+    {
+        "atlas": atlas,
+        "optimum_and_baseline": optimum_and_baseline,
+        "references": references,
+        "environment_card": environment_card,
+        "admission": admission,
+    },
+    figures_comparison.FIGURES,
+    figures_corpus.CORPUS_FIGURES,
+    figures_setters.FIGURES,
+    figures_solvers.FIGURES,
+)
 FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
-    "atlas": atlas,
-    "optimum_and_baseline": optimum_and_baseline,
-    "references": references,
-    "environment_card": environment_card,
-    "admission": admission,
-    "forms": forms,
-    "probes": probes,
-    "regret": regret,
+    name: function for table in _OF_EACH_FILE for name, function in table.items()
 }
 
 

@@ -81,7 +81,7 @@ def _reasons(axis: Axes, cells: pd.DataFrame, names: list[str], columns: list[tu
     edge = sum(measure == "answers" for measure, _ in columns)
     if 0 < edge < len(columns):
         axis.axvline(edge - 0.5, color=GREY, lw=1)
-    axis.set_title("Answers by what became of them; candidates by gate")
+    axis.set_title("Answers, and candidates by gate")
 
 
 def _cost(axis: Axes, cells: pd.DataFrame, names: list[str], measure: str) -> None:

@@ -220,6 +220,10 @@ def _environment(claimed: Claim, single_thread: bool) -> Iterator[None]:
     wanted = {
         RUN_VARIABLE: str(claimed.folder),
         ATTEMPT_VARIABLE: claimed.attempt,
+        "TRUTHFIRST_HOME": str(
+            paths.HOME.absolute()
+        ),  # the kernel works elsewhere: a relative path would go astray
+        "TRUTHFIRST_OUTPUT": str(paths.OUTPUT.absolute()),
         "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's python3 kernel before the user's own
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",  # else every kernel warns about frozen modules
     }

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import ast
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from truthfirst.records import append_jsonl, read_jsonl
 from truthfirst.solvefirst import build_work
-from truthfirst.solvefirst.build_work import PACKAGE, SOURCES, BuildError, Job, Store, library_hash, work
-from truthfirst.solvefirst.candidates import Recipe
+from truthfirst.solvefirst.build_work import (
+    PACKAGE,
+    BuildError,
+    Job,
+    Store,
+    imported_code,
+    library_hash,
+    work,
+)
+from truthfirst.solvefirst.candidates import SETTERS, Recipe, build_candidate
 from truthfirst.solvefirst.realize.database import Ledger
+from truthfirst.solvefirst.realize.setter import TemplateSetter
 from truthfirst.solvefirst.realize.spec import SpecError
 from truthfirst.solvefirst.solve import SolverError
 
@@ -20,38 +31,43 @@ RECIPE = Recipe("pricing", "nano", domain="dairy")
 JOB = Job(("pricing", "nano", "ample"), RECIPE, "probe-all")
 
 
-def closure(name: str) -> set[str]:
-    """Return the package's own modules that a module imports, however far down, as paths relative to it."""
-    seen: set[str] = set()
-    todo = [PACKAGE / name]
-    while todo:
-        file = todo.pop()
-        relative = file.relative_to(PACKAGE).as_posix()
-        if relative in seen:
-            continue
-        seen.add(relative)
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                base = file.parents[node.level - 1]
-                target = base / Path(*node.module.split(".")) if node.module else base
-                for candidate in (target, *(target / alias.name for alias in node.names)):
-                    todo += [
-                        f for f in (candidate.with_suffix(".py"), candidate / "__init__.py") if f.is_file()
-                    ]
-    return seen
+def test_the_library_hash_covers_what_a_candidate_needs(tmp_path):
+    """Against a second method: the modules of ours that are really loaded in a process that does one job."""
+    code = (
+        "import sys; from truthfirst.solvefirst import build_work as b;"
+        "from truthfirst.solvefirst.candidates import Recipe;"
+        "b.work(b.Job(('pricing', 'nano', 'ample'), Recipe('pricing', 'nano'), 'probe-all'));"
+        "print(*[m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'truthfirst'])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    files = {Path(name).resolve() for name in loaded.split() if name.endswith(".py")}
+    assert {PACKAGE / "solvefirst" / "admit" / "gates.py", PACKAGE / "streams.py"} <= files
+    covered = imported_code(PACKAGE / "solvefirst" / "build_work.py")
+    empty = {
+        file for file in files - covered if not ast.parse(file.read_text()).body[1:]
+    }  # folders' own docstrings
+    assert files - covered <= empty
+    assert not {file.stem for file in covered} & {"build", "backends", "build_report", "figures"}
 
 
-def test_the_library_hash_covers_everything_that_the_work_imports():
-    """Left out are what cannot change a record: folders' own __init__, paths, and the version string."""
-    allowed = {"__init__.py", "paths.py", "solvefirst/__init__.py"}
-    covered = {
-        file.relative_to(PACKAGE).as_posix()
-        for name in SOURCES
-        for file in ([PACKAGE / name] if name.endswith((".py", ".json")) else (PACKAGE / name).rglob("*.py"))
+def test_imports_are_followed_through_folders_and_parents(tmp_path):
+    package = tmp_path / "p"
+    (package / "q").mkdir(parents=True)
+    for name, text in {
+        "a.py": "from .q import (b,\n c)\nimport json",
+        "q/__init__.py": "",
+        "q/b.py": "def f():\n    from ..d import x",
+        "q/c.py": "from . import e as g",
+        "q/e.py": "",
+        "d.py": "from .a import y",
+        "unused.py": "",
+    }.items():
+        (package / name).write_text(text)
+    found = imported_code(package / "a.py")
+    assert {file.relative_to(package).as_posix() for file in found} == {
+        *("a.py", "d.py"),
+        *("q/__init__.py", "q/b.py", "q/c.py", "q/e.py"),
     }
-    reached = closure("solvefirst/build_work.py")
-    assert {"solvefirst/admit/gates.py", "solvefirst/families/search.py", "streams.py"} <= reached
-    assert reached - covered - allowed - {"solvefirst/admit/__init__.py"} == set()
 
 
 def test_the_library_hash_sees_code_passages_and_versions(tmp_path, monkeypatch):
@@ -63,18 +79,20 @@ def test_the_library_hash_sees_code_passages_and_versions(tmp_path, monkeypatch)
     hashes.add(library_hash.__wrapped__(str(own)))
     monkeypatch.setattr(build_work, "package_versions", lambda: {"numpy": "0"})
     hashes.add(library_hash.__wrapped__())
-    monkeypatch.setattr(build_work, "SOURCES", SOURCES[1:])
+    monkeypatch.setattr(build_work, "imported_code", lambda start: {start})
     hashes.add(library_hash.__wrapped__())
     assert len(hashes) == 5
+    assert library_hash.__wrapped__() in hashes
 
 
 def test_an_admitted_candidate_says_what_it_is_and_what_it_took():
     record = work(JOB)
     assert record["gate"] is None
     assert record["u_zero"] < record["u_reach"] <= record["u_star"]
-    assert record["turns"] == record["decisions"] + 5
+    environment = build_candidate(RECIPE)
+    assert record["turns"] == record["decisions"] + len(environment.family.probe_keys(environment.theta))
     assert (record["dollars"], record["tokens"], record["spec"]) == (0.0, 0, None)
-    assert 0 < record["cpu_seconds"]
+    assert record["cpu_seconds"] > 0
     assert record["key"] == JOB.key
     same = {name: value for name, value in work(JOB).items() if "seconds" not in name and name != "peak_mib"}
     assert same.items() <= record.items()
@@ -103,14 +121,14 @@ def test_a_defect_ends_the_build_and_names_the_recipe(monkeypatch):
 
 
 def test_a_setter_that_costs_money_is_accounted_for(monkeypatch):
-    class Paid(type(build_work.SETTERS["template"]())):  # type: ignore[misc]
+    class Paid(TemplateSetter):
         dollars, tokens = 0.0, 0
 
         def write(self, task, rng):
             self.dollars, self.tokens = 0.025, 1200
             return super().write(task, rng)
 
-    monkeypatch.setitem(build_work.SETTERS, "template", Paid)
+    monkeypatch.setitem(SETTERS, "template", Paid)
     record = work(JOB)
     assert (record["dollars"], record["tokens"]) == (0.025, 1200)
 

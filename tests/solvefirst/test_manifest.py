@@ -23,13 +23,13 @@ from truthfirst.solvefirst.manifest import (
     SEALED,
     SEALED_FILE,
     ManifestError,
-    RecordedSetter,
     load_public,
     load_sealed,
     manifest_hash,
     rebuild,
     view_hash,
 )
+from truthfirst.solvefirst.realize.setter import ReplaySetter
 from truthfirst.types import Form
 
 
@@ -130,11 +130,12 @@ def test_stored_words_are_used_where_no_recipe_can_write_them(copy: Path):
     public, sealed = load_public(copy), load_sealed(copy)
     recipe = Recipe(**json.loads(sealed["recipe"].iloc[0]))
     spec = build_candidate(recipe).spec.model_copy(
-        update={"title": "A title of its own", "setter": "model-x"}
+        update={"title": "A title of its own", "setter": "language:model-x"}
     )
-    environment = build_candidate(recipe, RecordedSetter(spec))
+    environment = build_candidate(recipe, ReplaySetter(spec))
     view = environment.view(Form.AGENTIC)
-    public.loc[0, ["id", "spec", "view_hash"]] = [environment.id, spec.model_dump_json(), view_hash(view)]
+    assert environment.recipe["setter"] == "language:model-x"
+    public.loc[0, ["id", "spec", "view_hash"]] = [environment.id, environment.recipe["spec"], view_hash(view)]
     sealed.loc[0, "id"] = environment.id
     manifest.write_table(copy / PUBLIC_FILE, public, PUBLIC)
     manifest.write_table(copy / SEALED_FILE, sealed, SEALED)

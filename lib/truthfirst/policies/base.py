@@ -74,12 +74,16 @@ def named(trace: Trace, policy: str, **entries: Any) -> Trace:
 
 
 def addresses(episodes: Sequence[Episode]) -> list[tuple[str, int]]:
-    """Return for each episode the address of its randomness: environment and form, and how manyth such it is."""
+    """Return for each episode the address of its randomness: environment and form, and its number.
+
+    The number is the header's `seed` where the caller has set one, so that an episode which is played later, alone,
+    samples what it would have sampled among its like; else how manyth such episode of the call it is.
+    """
     seen: Counter[str] = Counter()
     found = []
     for episode in episodes:
         header = episode.trace().header
         address = f"{header.get('environment', '')}/{header.get('form', '')}"
-        found.append((address, seen[address]))
+        found.append((address, header.get("seed", seen[address])))
         seen[address] += 1
     return found

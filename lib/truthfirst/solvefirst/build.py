@@ -40,6 +40,7 @@ from .build_work import (
     BuildError,
     Job,
     Store,
+    known_reference,
     library_hash,
     only_writer,
     package_versions,
@@ -48,7 +49,6 @@ from .build_work import (
     work,
 )
 from .candidates import Recipe, build_candidate
-from .realize.spec import WorldSpec
 
 Watch = Callable[[dict[str, Any]], None]
 
@@ -149,8 +149,12 @@ def _fill(
     """Return the admitted record of every place, and every verdict that was passed, in the order of the plan."""
     planned = places(plan)
     cells = list(dict.fromkeys((place.family, place.size, place.budget) for place in planned))
-    chosen = session.finish([Job(cell) for cell in cells], "references")
-    reach = {cell: str(record["policy"]) for cell, record in zip(cells, chosen, strict=True)}
+    reach = {cell: known_reference(cell) or "" for cell in cells}
+    missing = [cell for cell, name in reach.items() if not name]
+    for cell, record in zip(
+        missing, session.finish([Job(cell) for cell in missing], "references"), strict=True
+    ):
+        reach[cell] = record["policy"]
     views: dict[str, str] = {}
     instances: dict[str, str] = {}
     filled: dict[int, dict[str, Any]] = {}
@@ -248,9 +252,7 @@ def _assemble(
 
 def _rows(place: Place, record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the public and the sealed row of an environment, built again here and compared."""
-    spec = record["spec"]
-    setter = None if spec is None else manifest.RecordedSetter(WorldSpec.model_validate(spec))
-    environment = build_candidate(Recipe(**record["recipe"]), setter)
+    environment = build_candidate(Recipe(**record["recipe"] | {"spec": record["spec"]}))
     view = environment.view(Form.AGENTIC)
     found = manifest.view_hash(view)
     if environment.id != record["id"] or found != record["view_hash"]:
@@ -272,9 +274,10 @@ def _rows(place: Place, record: dict[str, Any]) -> tuple[dict[str, Any], dict[st
         "turn_budget": view.turn_budget,
         "probes": len(family.probe_keys(environment.theta)),
         "setter": environment.spec.setter,
+        "code_tool": environment.code_tool,
         "prompt": [dict(message) for message in view.prompt],
         "tools": manifest.tools_text(view),
-        "spec": None if spec is None else canonical_json(spec),
+        "spec": record["spec"],
         "spec_hash": record["spec_hash"],
         "view_hash": record["view_hash"],
         "gates": [*record["passed"], "unique"],

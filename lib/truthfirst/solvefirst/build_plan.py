@@ -57,6 +57,8 @@ class CorpusPlan(BaseModel):
     environments  N, admitted ones
     families, domains   names, or "all"
     sizes, budgets, splits, setters   name -> relative weight
+    setters       template, or language:MODEL (`realize/language_setter.py` says how a model is reached)
+    code_tool     whether Python in the sandbox is offered beside an environment's own tools
     corpus        a user's own folder of passages; None is the built-in corpus
     attempts      candidates tried for one place
     """
@@ -72,6 +74,7 @@ class CorpusPlan(BaseModel):
     budgets: Weights = {"ample": 1.0, "tight": 1.0}
     splits: Weights = {"train": 8.0, "validation": 1.0, "test": 1.0}
     setters: Weights = {"template": 1.0}
+    code_tool: bool = False
     corpus: str | None = None
     attempts: Annotated[int, Field(ge=1, le=10_000)] = 60
     require: Requirements = Requirements()
@@ -131,6 +134,7 @@ class Place:
             setter=self.setter,
             domain=self.domain,
             corpus=plan.corpus,
+            code_tool=plan.code_tool,
         )
 
 

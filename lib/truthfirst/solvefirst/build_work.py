@@ -1,13 +1,14 @@
 """One candidate of a corpus: built, admitted, measured; and the store of finished ones that a build resumes from.
 
 What a worker returns is a flat JSON record that any machine can add to the store. The store is append-only JSONL. A
-record counts only under the hash of the library that made it (`library_hash`: the code that shapes an environment or
-judges it, the passages, and the versions of the packages that draw numbers or solve), so that changed code never
+record counts only under the hash of the library that made it (`library_hash`: this file and every module of ours that
+it imports, the passages, and the versions of the packages that draw numbers or solve), so that changed code never
 passes off old verdicts as its own; records of other hashes stay in the file and are not read.
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import functools
 import os
@@ -27,32 +28,13 @@ from ..records import append_jsonl, canonical_json, content_hash, read_jsonl
 from ..types import Form
 from .admit.gates import admit
 from .candidates import Recipe, build_candidate, find_setter
+from .families import family as find_family
 from .manifest import spec_hash, theta_hash, view_hash
 from .realize.spec import SpecError
-from .references import policy, reachable_policy, simulate
+from .references import needs_calibration, policy, reach_table, reachable_policy, simulate
 from .solve import SolverError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-# What shapes an environment or its verdict. tests/solvefirst/test_build_work.py walks the imports and compares.
-SOURCES = (
-    "types.py",
-    "streams.py",
-    "records.py",
-    "episode.py",
-    "solvefirst/candidates.py",
-    "solvefirst/environment.py",
-    "solvefirst/references.py",
-    "solvefirst/score.py",
-    "solvefirst/solve.py",
-    "solvefirst/reachable.json",
-    "solvefirst/build_work.py",
-    "solvefirst/manifest.py",
-    "solvefirst/admit/gates.py",
-    "solvefirst/admit/reading.py",
-    "solvefirst/admit/trials.py",
-    "solvefirst/families",
-    "solvefirst/realize",
-)
 PACKAGES = ("numpy", "scipy", "pulp", "highspy", "pydantic")
 
 
@@ -80,13 +62,12 @@ class Job:
 
 @functools.lru_cache(maxsize=4)
 def library_hash(corpus: str | None = None) -> str:
-    """Return the hash of the code, passages and package versions that a record depends on."""
-    files: dict[str, Path] = {}
-    for name in SOURCES:
-        root = PACKAGE / name
-        for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
-            if file.is_file():
-                files[f"code/{file.relative_to(PACKAGE).as_posix()}"] = file
+    """Return the hash of the code, data, passages and package versions that a record depends on.
+
+    corpus   a user's own folder of passages, hashed beside the built-in one (whose voices it uses)
+    """
+    files = {f"code/{f.relative_to(PACKAGE).as_posix()}": f for f in imported_code(Path(__file__).resolve())}
+    files |= {f"code/{f.relative_to(PACKAGE).as_posix()}": f for f in PACKAGE.glob("solvefirst/**/*.json")}
     folders = {"corpus": paths.CORPUS} | ({"own": Path(corpus)} if corpus else {})
     for label, folder in folders.items():
         for file in folder.rglob("*"):
@@ -94,6 +75,26 @@ def library_hash(corpus: str | None = None) -> str:
                 files[f"{label}/{file.relative_to(folder).as_posix()}"] = file
     hashes = [[name, content_hash(files[name].read_bytes())] for name in sorted(files)]
     return content_hash([hashes, package_versions()])
+
+
+def imported_code(start: Path) -> set[Path]:
+    """Return the files of this package that `start` imports, however far down, and itself.
+
+    Read from the source, so that what else happens to be loaded in a process makes no difference.
+    """
+    found: set[Path] = set()
+    todo = [start]
+    while todo:
+        file = todo.pop()
+        if file in found:
+            continue
+        found.add(file)
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                for target in (base, *(base / alias.name for alias in node.names)):
+                    todo += [f for f in (target.with_suffix(".py"), target / "__init__.py") if f.is_file()]
+    return found
 
 
 def package_versions() -> dict[str, str]:
@@ -141,6 +142,13 @@ def peak_memory() -> int:
     return peak // (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
+def known_reference(cell: tuple[str, str, str]) -> str | None:
+    """Return the reference policy of a cell (family, size, budget) where it is known without any work, else None."""
+    family, _, budget = cell
+    known = not needs_calibration(find_family(family), budget) or "/".join(cell) in reach_table()
+    return reachable_policy(*cell).name if known else None
+
+
 def _reference(job: Job) -> dict[str, Any]:
     return {"policy": reachable_policy(*job.cell).name}
 
@@ -166,7 +174,7 @@ def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
         "view_hash": view_hash(environment.view(Form.AGENTIC)),
         "theta_hash": theta_hash(environment),
         "spec_hash": spec_hash(environment),
-        "spec": None if recipe.setter == "template" else environment.spec.model_dump(mode="json"),
+        "spec": environment.recipe["spec"],
         "u_star": solution.u_star,
         "u_zero": solution.u_zero,
         "u_reach": simulate(policy(reach), family, theta, recipe.budget, 0),

@@ -23,7 +23,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +31,6 @@ from ..records import canonical_json, content_hash, write_atomic
 from ..types import Form, PublicView
 from .candidates import Recipe, build_candidate
 from .environment import Environment
-from .realize.setter import SetterTask
-from .realize.spec import WorldSpec
 
 PUBLIC_FILE = Path("public/manifest.parquet")
 SEALED_FILE = Path("sealed/truth.parquet")
@@ -54,9 +51,10 @@ PUBLIC = pa.schema(
         ("turn_budget", pa.int64()),  # T, calls of any kind
         ("probes", pa.int64()),  # entries that a probe can reveal
         ("setter", pa.string()),  # who wrote the spec; for a language setter: which model
+        ("code_tool", pa.bool_()),  # whether Python in the sandbox is offered too
         ("prompt", _MESSAGES),  # form A
         ("tools", pa.string()),  # JSON list of function-calling schemas, form A
-        ("spec", pa.string()),  # JSON of the WorldSpec where no recipe can write it again, else null
+        ("spec", pa.string()),  # JSON of the words where no recipe can have them written again, else null
         ("spec_hash", pa.string()),
         ("view_hash", pa.string()),  # of prompt, tools, turn budget and files in form A
         ("gates", pa.list_(pa.string())),  # admission gates passed, in order
@@ -190,16 +188,6 @@ def _load(path: Path, schema: pa.Schema) -> pd.DataFrame:
 
 
 # --- rebuilding -------------------------------------------------------------------------------------------
-class RecordedSetter:
-    """A setter that writes the spec it was given: how an environment with stored words is built again."""
-
-    def __init__(self, spec: WorldSpec) -> None:
-        self.spec, self.name = spec, spec.setter
-
-    def write(self, task: SetterTask, rng: np.random.Generator) -> WorldSpec:
-        return self.spec
-
-
 def rebuild(corpus: str | Path, environment_id: str) -> Environment:
     """Build an environment of a corpus folder again, byte for byte.
 
@@ -209,8 +197,7 @@ def rebuild(corpus: str | Path, environment_id: str) -> Environment:
     if row is None:
         raise ManifestError(f"corpus {str(corpus)!r} has no environment {environment_id!r}")
     recipe, spec, wanted = row
-    setter = None if spec is None else RecordedSetter(WorldSpec.model_validate_json(spec))
-    environment = build_candidate(Recipe(**json.loads(recipe)), setter)
+    environment = build_candidate(Recipe(**json.loads(recipe) | {"spec": spec}))
     found = view_hash(environment.view(Form.AGENTIC))
     if environment.id != environment_id or found != wanted:
         raise ManifestError(

@@ -7,6 +7,7 @@ to the Bootstrap", 1993.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -138,3 +139,14 @@ def gap_closed(before: tuple[float, float], after: tuple[float, float], gap: Est
     if gap.low is None or gap.high is None or gap.low <= 0 <= gap.high:
         return None
     return 1 - (after[0] - after[1]) / (before[0] - before[1])
+
+
+def pass_at_k(n: int, passed: int, k: int) -> float | None:
+    """Return the unbiased estimate of the chance that one of k episodes passes, None when n is below k.
+
+    1 - C(n - passed, k) / C(n, k) for `passed` of n episodes: Chen et al., "Evaluating Large Language Models Trained
+    on Code", 2021.
+    """
+    if k < 1 or not 0 <= passed <= n:
+        raise ValueError(f"pass@k needs k >= 1 and 0 <= passed <= n, got k = {k}, passed = {passed}, n = {n}")
+    return None if n < k else 1 - math.comb(n - passed, k) / math.comb(n, k)

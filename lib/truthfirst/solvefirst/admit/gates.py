@@ -29,6 +29,7 @@ from .trials import (
     call,
     check_records,
     check_score,
+    check_stops,
     database_of,
     going_on,
     opening_of,
@@ -285,16 +286,7 @@ def baseline_replay(environment: Environment) -> None:
     right = earned == solution.u_zero
     require(right, f"the default policy earns {earned} through the tools, u_zero is {solution.u_zero}")
     check_score(episode, solution.u_zero)
-    states, gains = [family.start(theta)], [0]
-    for action in solution.plan:
-        state, gain, _ = family.step(theta, states[-1], action)
-        states, gains = [*states, state], [*gains, gains[-1] + gain]
-    forced = [family.abandon(theta, state) for state in states]
-    most = max(range(len(states)), key=lambda k: abs(forced[k]))
-    _, episode = play(environment, solution.plan[:most], Form.AGENTIC)
-    episode.stop()
-    u = gains[most] + forced[most]
-    check_score(episode, u)
+    check_stops(environment)
 
 
 def upper_bound(environment: Environment) -> None:

@@ -25,6 +25,7 @@ from .wording import GateFailure, account_for, identifiers, numbers, require, wi
 
 T = TypeVar("T")
 LISTED_ROWS = 20  # rows that one query must show without cutting
+TRIES = 60  # decisions that a stubborn plan tries out, over the whole plan
 
 
 # --- looking and calling ----------------------------------------------------------------------------------
@@ -122,16 +123,24 @@ def play(
 
 
 def stubborn_plan(environment: Environment) -> list[Action]:
-    """Return a plan that repeats its last decision as long as it is legal, then takes the first one that is.
+    """Return a plan that takes decisions which can be taken twice in a row, and takes them until they cannot.
 
     Optimal plans seldom repeat themselves, so this one goes where they do not; it fits the turn budget.
     """
     family, theta = environment.family, environment.theta
-    state, plan = family.start(theta), list[Action]()
+    state, plan, tries = family.start(theta), list[Action](), TRIES
     while moves := [move for move in family.legal(theta, state) if len(move)]:
-        again = plan and any(plan[-1] in move for move in moves)
-        plan.append(plan[-1] if again else next(iter(moves[0])))
-        state = family.step(theta, state, plan[-1])[0]
+        if not plan or not any(plan[-1] in move for move in moves):
+            choice = next(iter(moves[0]))
+            for action in itertools.islice(itertools.chain.from_iterable(moves), tries):
+                tries -= 1
+                if family.is_legal(theta, family.step(theta, state, action)[0], action):
+                    choice = action
+                    break
+        else:
+            choice = plan[-1]
+        plan.append(choice)
+        state = family.step(theta, state, choice)[0]
     return plan[: environment.turn_budget]
 
 
@@ -279,6 +288,26 @@ def check_score(episode: InstanceEpisode, u: int) -> None:
     require(abs(score.reward - reward) < 1e-9, f"u = {u} is rewarded with {score.reward}, not {reward}")
 
 
+def check_stops(environment: Environment) -> None:
+    """Stopping in the middle of the optimal plan earns what the dynamics then force, and the reward that goes with it.
+
+    Tried where most is forced, and where the reward is nearest to one half.
+    """
+    family, theta, plan = environment.family, environment.theta, environment.solution.plan
+    states, gains = [family.start(theta)], [0]
+    for action in plan:
+        state, gain, _ = family.step(theta, states[-1], action)
+        states, gains = [*states, state], [*gains, gains[-1] + gain]
+    forced = [family.abandon(theta, state) for state in states]
+    earned = [gain + rest for gain, rest in zip(gains, forced, strict=True)]
+    stops = range(len(plan) + 1)
+    half = min(stops, key=lambda k: abs(reward_of(environment, earned[k]) - 0.5))
+    for stop in sorted({max(stops, key=lambda k: abs(forced[k])), half}):
+        _, episode = play(environment, plan[:stop], Form.AGENTIC)
+        episode.stop()
+        check_score(episode, earned[stop])
+
+
 def check_records(environment: Environment, reader: Reader) -> None:
     """After a probe, and after all decisions but the last, ledger and readings hold exactly what was done and shown."""
     family, theta, spec = environment.family, environment.theta, environment.spec
@@ -290,8 +319,10 @@ def check_records(environment: Environment, reader: Reader) -> None:
         _check_rows(episode, reader, [], [_reading(reader, 0, move.key, entry(theta, move.key))])
     episode, state, ledger = start_episode(environment), family.start(theta), []
     readings: dict[Key, list[str]] = {}
-    plans = (environment.solution.plan[:-1], stubborn_plan(environment)[:-1])
-    for turn, action in enumerate(max(plans, key=lambda plan: abs(family.replay(theta, tuple(plan))))):
+    plan: Sequence[Action] = environment.solution.plan[:-1]
+    if not family.replay(theta, plan):  # a wrong sign shows only on a gain that is not 0
+        plan = stubborn_plan(environment)[:-1]
+    for turn, action in enumerate(plan):
         call(episode, *reader.call(action))
         state, gain, shown = family.step(theta, state, action)
         pairs = zip(face.verb(action.verb).slots, action.args, strict=True)

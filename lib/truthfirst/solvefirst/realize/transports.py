@@ -93,7 +93,7 @@ class LocalTransport:
             with torch.no_grad():
                 torch.manual_seed(seed)
                 written = network.generate(**inputs, max_new_tokens=max_tokens, **how)
-            return tokenizer.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+            return str(tokenizer.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 
         return cls(model, generate)
 
@@ -111,7 +111,7 @@ class EndpointTransport:
                 since the answer is checked on this side in any case
     timeout     seconds for one whole answer; retries: further tries after a failure in passing
     first_pause   seconds before the first of them; doubled each time, at most 30
-    extra       further fields of every request
+    extra       further fields of every request, over ours: {"model": PATH} where a server calls the model otherwise
     """
 
     def __init__(
