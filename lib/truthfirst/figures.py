@@ -20,7 +20,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from . import __version__, figures_comparison, figures_corpus, figures_setters, figures_solvers
+from . import (
+    __version__,
+    figures_admission,
+    figures_comparison,
+    figures_corpus,
+    figures_setters,
+    figures_solvers,
+)
 from .figure_style import (
     BLACK,
     BLUE,
@@ -235,6 +242,7 @@ _OF_EACH_FILE: tuple[Mapping[str, Callable[[pd.DataFrame], Figure]], ...] = (
         "environment_card": environment_card,
         "admission": admission,
     },
+    figures_admission.FIGURES,
     figures_comparison.FIGURES,
     figures_corpus.CORPUS_FIGURES,
     figures_setters.FIGURES,

@@ -50,7 +50,7 @@ STOPS = {
     "context_full": ("context full", BLACK),
     "server": ("server failed", "#5A3A2A"),
 }
-WIDEST = 3.0  # shares of the span that a bar may take either way; a worse loss is cut, and says so
+WIDEST = 2.0  # shares of the span that a bar may take either way; a worse loss is cut, and says so
 
 
 def forms(frame: pd.DataFrame) -> Figure:
@@ -173,7 +173,9 @@ def losses(frame: pd.DataFrame) -> Figure:
         _shares(line[0], groups)
         _wasted(line[1], groups)
         _endings(line[2], groups)
-        line[0].set_title(f"{budget} budget ({cells['environment'].nunique()} instances)")
+        line[0].set_title(
+            f"{budget} budget (n = {cells['environment'].nunique()} instances; score at the right)"
+        )
         line[0].set_yticks(range(len(policies)), policies)
     axes[0][0].invert_yaxis()
     axes[-1][0].set_xlabel("share of u* - u0, mean (score with 95% interval)")
@@ -216,11 +218,11 @@ def _shares(axis: Axes, groups: list[pd.DataFrame]) -> None:
         reached += [left, right]
         cut = left < -WIDEST or right > 1 + WIDEST
         note = f"{table['mean']:.2f}" + (" (cut)" if cut else "")
-        axis.text(min(right, 1 + WIDEST) + 0.03, y, note, va="center", fontsize=7.5)
+        axis.text(1.01, y, note, va="center", fontsize=7.5, transform=axis.get_yaxis_transform())
     for name, colour in LOSS_COLOURS.items():
         axis.barh(0, 0, color=colour, label=name)
     low, high = max(-WIDEST, min(reached)), min(1 + WIDEST, max(reached))
-    axis.set_xlim(low - 0.02 * (high - low), high + 0.16 * (high - low))
+    axis.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     for at in (0, 1):
         axis.axvline(at, color=BLACK, lw=0.7, ls="-" if at else "--")
 

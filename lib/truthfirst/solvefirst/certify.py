@@ -1,6 +1,6 @@
 """The long proofs: `make certify`, or `python -m truthfirst.solvefirst.certify`.
 
-Two stages, both resumable: interrupted and started again they go on where they were, and a family whose source has
+Three stages, all resumable: interrupted and started again they go on where they were, and a family whose source has
 changed is proven again.
 
 optima   for every family and size, 200 instances: the plan replays to u_star, and methods that share nothing with the
@@ -8,6 +8,7 @@ optima   for every family and size, 200 instances: the plan replays to u_star, a
          row an instance in data/results/certify.parquet.
 reach    for every family, size and budget, the scripted policy that is best on average, written to reachable.json
          beside this module: the reference of u_reach.
+faults   every planted fault in one environment of every family at nano and small: data/results/kill_table.parquet.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from tqdm.auto import tqdm
 from .. import paths
 from ..records import append_jsonl, content_hash, read_jsonl, write_atomic
 from ..streams import stream
+from .admit.faults import FAULTS
+from .admit.gates import admit
+from .admit.mutations import kill_table
+from .candidates import Recipe, build_candidate
 from .certificates import CertificateError, certify
-from .environment import BUDGETS
+from .environment import BUDGETS, Environment
 from .families import FAMILIES
 from .families import family as find_family
 from .families.base import SIZES
@@ -37,6 +42,7 @@ from .solve import SolverError, SolverTimeout
 
 SEEDS = 200
 BRUTE_FORCE = ("nano",)
+FAULT_SIZES = ("nano", "small")
 MODELS = ("nano", "small")
 REACH_FILE = Path(__file__).with_name("reachable.json")
 
@@ -139,6 +145,47 @@ def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, st
     return table
 
 
+def healthy(family_name: str, size: str) -> Environment:
+    """Return the first environment of a family and size that is admitted."""
+    budget = BUDGETS[list(FAMILIES).index(family_name) % len(BUDGETS)]
+    for index in range(100):
+        environment = build_candidate(
+            Recipe(family_name, size, index=index, split="validation", budget=budget)
+        )
+        if admit(environment).admitted:
+            return environment
+    raise AssertionError(
+        f"none of 100 candidates of {family_name}, {size} is admitted: the sampler or a gate is wrong"
+    )
+
+
+def _kills(family_name: str, size: str) -> list[dict[str, object]]:
+    rows = kill_table([healthy(family_name, size)], FAULTS).to_dict("records")
+    stamp = {"size": size, "source": source_hash(family_name)}
+    return [{str(name): value for name, value in row.items()} | stamp for row in rows]
+
+
+def kill_all(families: list[str], workers: int, store: Path) -> pd.DataFrame:
+    """Plant every fault in an environment of every family at nano and small; store and return the kill table."""
+    rows = [
+        row
+        for row in (read_jsonl(store) if store.exists() else ())
+        if row["source"] == source_hash(row["family"])
+    ]
+    done = {(row["family"], row["size"]) for row in rows}
+    jobs = [(name, size) for name in families for size in FAULT_SIZES if (name, size) not in done]
+    found = Parallel(n_jobs=workers, return_as="generator")(delayed(_kills)(*job) for job in jobs)
+    for batch in tqdm(found, total=len(jobs), desc="planted faults", disable=None):
+        for row in batch:
+            append_jsonl(store, row)
+        rows += batch
+    frame = pd.DataFrame(rows)
+    buffer = BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomic(paths.RESULTS / "kill_table.parquet", buffer.getvalue())
+    return frame
+
+
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row a family: instances, how many are proven, solve time, share that clears the margin."""
     grouped = frame.groupby("family", sort=False)
@@ -156,7 +203,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def main(arguments: list[str]) -> int:
-    """Run both stages and print a summary; exit code 1 if a proof failed."""
+    """Run the stages and print a summary; exit code 1 if a proof failed or a planted fault survived."""
     parser = argparse.ArgumentParser(
         prog="python -m truthfirst.solvefirst.certify", description=__doc__.splitlines()[0]
     )
@@ -177,8 +224,11 @@ def main(arguments: list[str]) -> int:
     names = options.families or list(FAMILIES)
     frame = prove_all(names, options.seeds, options.workers, paths.RESULTS / "certify.jsonl")
     calibrate_all(names, options.workers, options.draws)
+    kills = kill_all(names, options.workers, paths.RESULTS / "kill_table.jsonl")
     print(summary(frame).round(2).to_string())
-    return 0 if (frame["verdict"] != "failed").all() else 1
+    print("planted faults:", kills["verdict"].value_counts().to_dict())
+    sound = (frame["verdict"] != "failed").all() and (kills["verdict"] != "survived").all()
+    return 0 if sound else 1
 
 
 if __name__ == "__main__":

@@ -39,6 +39,17 @@ def transcript(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["turn", "tool", "arguments", "kind", "status", "gain", "reply"])
 
 
+def nearest_to_median(frame: pd.DataFrame, value: str = "unclipped") -> pd.Series:
+    """Return the row whose `value` is nearest to the median of the frame: a typical episode, chosen by rule.
+
+    Of equals the first; rows without a value are passed over. Raises ValueError when there is no row with one.
+    """
+    kept = frame.dropna(subset=[value])
+    if kept.empty:
+        raise ValueError(f"no episode with a number in column {value!r} to choose from")
+    return kept.loc[(kept[value] - kept[value].median()).abs().idxmin()]
+
+
 def regret_frame(trace: Trace, title: str) -> pd.DataFrame:
     """Return the regret ledger by turn, in shares of u_star - u_zero, with the end row last (figures.regret)."""
     ledger = regret_ledger(trace)
