@@ -151,6 +151,16 @@ def test_small_plain_values_are_recorded_as_they_are(value: Any) -> None:
     assert bounded(value) == value
 
 
+def test_deeply_nested_arguments_are_bounded_so_that_a_trace_can_be_copied(tmp_path: Path) -> None:
+    deep: Any = 0
+    for _ in range(450):
+        deep = [deep]
+    episode = Countdown(turn_budget=9, goal=9)
+    episode.call("step", {"a": deep})
+    assert episode.turns[0].arguments.keys() == {"unreadable"}
+    save_trace(tmp_path / "traces.jsonl", episode.trace())
+
+
 @pytest.mark.parametrize("value", STRANGE, ids=lambda value: type(value).__name__)
 def test_any_name_and_arguments_are_one_recorded_turn(value: Any, tmp_path: Path) -> None:
     episode = Countdown(turn_budget=9, goal=9)

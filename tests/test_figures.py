@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from truthfirst import figures
+from truthfirst import figures, figures_comparison, figures_corpus, figures_setters, figures_solvers
 from truthfirst.solvefirst.candidates import Recipe, build_candidate
 from truthfirst.solvefirst.references import play, policy
 from truthfirst.study import admission, atlas, showcase
@@ -29,6 +29,7 @@ def frames() -> dict[str, pd.DataFrame]:
         "environment_card": showcase.card(environment, trace),
         "admission": admission.admission_frame(recipes),
         "forms": compare(["plan", "default"], recipes),
+        "losses": compare(["probe-2", "random"], recipes, ["I", "A"]),
         "probes": lookers,
         "regret": showcase.regret_frame(trace, "an episode"),
     }
@@ -48,6 +49,7 @@ SPINE = (
     "environment_card",
     "admission",
     "forms",
+    "losses",
     "probes",
     "regret",
 )
@@ -70,6 +72,25 @@ def test_every_figure_is_published_and_redrawn_to_the_same_bytes(name, frames, o
 def test_labelled_axes(frames):
     for name in ("forms", "probes", "regret", "optimum_and_baseline"):
         assert any(axis.get_ylabel() for axis in figures.draw(name, frames[name]).axes)
+
+
+def test_every_figure_of_every_file_is_in_the_one_table():
+    tables = (figures_comparison.FIGURES, figures_corpus.CORPUS_FIGURES, figures_setters.FIGURES)
+    for table in (*tables, figures_solvers.FIGURES):
+        assert table.items() <= figures.FIGURES_BY_NAME.items()
+    assert len(figures.FIGURES_BY_NAME) == sum(map(len, figures._OF_EACH_FILE))  # no name stands twice
+
+
+def test_the_bars_of_losses_end_at_one_and_need_agentic_episodes(frames):
+    frame = frames["losses"]
+    axis = figures.draw("losses", frame).axes[0]
+    rows = frame[(frame["form"] == "A") & (frame["budget"] == "ample") & (frame["policy"] == "probe-2")]
+    first = [bar for bar in axis.patches if abs(bar.get_y() + bar.get_height() / 2) < 1e-9]
+    widths = [bar.get_width() for bar in first if bar.get_width()]
+    assert sum(widths) == pytest.approx(1)
+    assert widths[0] == pytest.approx(rows["unclipped"].mean())
+    with pytest.raises(ValueError, match="form A with their loss split"):
+        figures.draw("losses", frame[frame["form"] == "I"])
 
 
 def test_missing_data_is_said_and_not_drawn(out):

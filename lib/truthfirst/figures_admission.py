@@ -22,7 +22,7 @@ def kill_table(frame: pd.DataFrame) -> Figure:
     verdict = frame["gate"].where(frame["verdict"] == "killed", frame["verdict"])
     counts = pd.crosstab(frame["fault"], verdict)
     gates = [gate for gate in dict.fromkeys(frame["gate"].dropna()) if gate in counts]
-    gates.sort(key=lambda gate: -int(counts[gate].sum()))
+    gates.sort(key=lambda gate: -int((verdict == gate).sum()))
     columns = [*gates, *OTHER_VERDICTS]
     table = counts.reindex(index=list(dict.fromkeys(frame["fault"])), columns=columns, fill_value=0)
     figure, axes = canvas(1, 1, 0.52 * len(columns) + 3.6, 0.175 * len(table) + 1.9)

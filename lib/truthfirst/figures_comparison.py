@@ -215,6 +215,7 @@ def _shares(axis: Axes, groups: list[pd.DataFrame]) -> None:
         table = form_table(group, ["policy"], "unclipped").iloc[0]
         if pd.notna(table["low"]):
             axis.plot([table["low"], table["high"]], [y, y], color=GREY, lw=2.4, solid_capstyle="butt")
+            reached += [float(table["low"]), float(table["high"])]
         reached += [left, right]
         cut = left < -WIDEST or right > 1 + WIDEST
         note = f"{table['mean']:.2f}" + (" (cut)" if cut else "")
@@ -241,6 +242,8 @@ def _wasted(axis: Axes, groups: list[pd.DataFrame]) -> None:
             left += mean
     for name, colour in WASTE.values():
         axis.barh(0, 0, color=colour, label=name)
+    if not any(bar.get_width() for bar in axis.patches):
+        axis.text(0.5, 0.5, "none", color=GREY, ha="center", va="center", transform=axis.transAxes)
     axis.set_xlim(0, max(1.0, axis.get_xlim()[1]))
 
 

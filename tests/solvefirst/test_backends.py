@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import socket
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from truthfirst.records import read_jsonl
 from truthfirst.solvefirst import backends
 from truthfirst.solvefirst.backends import BackendError, WorkersLost, run
 from truthfirst.solvefirst.build import Built, build, main
+from truthfirst.solvefirst.build_work import this_worker
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def test_progress_resets_the_patience(monkeypatch):
 def test_an_unknown_backend_and_a_missing_package_say_what_to_do(monkeypatch):
     with pytest.raises(BackendError, match="choose one of joblib, ray"):
         list(run("slurm", double, [Task("1")], 1))
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BackendError, match=r"pip install 'truthfirst\[ray\]'"):
         list(run("ray", double, [Task("1")], 1))
 
@@ -109,9 +111,10 @@ needs_ray = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A real cluster on this machine: a head node and a second node, each a raylet with one CPU of its own."""
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    from ray import cloudpickle
     from ray.cluster_utils import Cluster
 
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     nodes.add_node(num_cpus=1)
     nodes.wait_for_nodes()
@@ -126,22 +129,26 @@ class TestRay:
         self, cluster: Any, small_corpus: Built, small_plan, tmp_path
     ):
         """One worker is killed with SIGKILL in mid-build, and nothing is lost."""
-        killed: list[str] = []
+        killed: list[int] = []
+        raylets: set[int] = set()  # a worker's parent is the raylet of its node
 
         def watch(record: dict[str, Any]) -> None:
-            host, _, process = record["worker"].rpartition(":")
-            if not killed and "recipe" in record and host == socket.gethostname():
-                killed.append(record["worker"])
-                os.kill(int(process), signal.SIGKILL)
+            process = int(record["worker"].rpartition(":")[2])
+            if process in killed:
+                return
+            raylets.add(int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]))
+            if not killed and "recipe" in record:
+                killed.append(process)
+                os.kill(process, signal.SIGKILL)
 
         built = build(
             small_plan, tmp_path, backend="ray", address=cluster.address, progress=False, watch=watch
         )
         assert built.hash == small_corpus.hash
-        assert killed
-        workers = {line["worker"] for line in backends_records(tmp_path)}
+        assert len(raylets) == 2
+        workers = {record["worker"] for record in read_jsonl(tmp_path / "candidates.jsonl")}
         assert len(workers) >= 3  # one on each node, and at least one that took over
-        assert str(os.getpid()) not in {worker.rpartition(":")[2] for worker in workers}
+        assert this_worker() not in workers
 
     def test_a_node_that_is_lost_loses_nothing(self, cluster: Any, small_corpus: Built, small_plan, tmp_path):
         third = cluster.add_node(num_cpus=1)
@@ -171,9 +178,3 @@ class TestRay:
         options = ["--backend", "ray", "--address", "127.0.0.1:1", "--out", str(tmp_path / "out")]
         assert main([str(tmp_path / "plan.yaml"), *options]) == 1
         assert "no Ray cluster answers at '127.0.0.1:1'" in capsys.readouterr().err
-
-
-def backends_records(folder: Path) -> list[dict[str, Any]]:
-    from truthfirst.records import read_jsonl
-
-    return list(read_jsonl(folder / "candidates.jsonl"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pytest
 
 from truthfirst.episode import load_traces
 from truthfirst.records import RecordError
-from truthfirst.solvefirst.candidates import Recipe
+from truthfirst.solvefirst.candidates import Recipe, build_candidate
 from truthfirst.study import compare as module
 from truthfirst.study.admission import admission_frame, admitted_recipes, recipes
 from truthfirst.study.compare import compare
@@ -16,6 +18,7 @@ RECIPES = [
     Recipe("rationing", "nano", index=1),
     Recipe("pricing", "nano", index=2, budget="tight"),
 ]
+FLAT = Recipe("knapsack", "nano", index=2)  # its default is optimal, so admission rejects it
 POLICIES = ["optimal", "probe-all", "plan", "default", "random"]
 
 
@@ -79,10 +82,15 @@ def test_a_damaged_trace_file_is_named_with_a_remedy(tmp_path):
         ({"policies": ["clever"]}, "unknown policy 'clever'"),
         ({"forms": ["X"]}, "unknown form 'X'"),
         ({"n": 0}, "n must be at least 1"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"environments": []}, "nothing to compare"),
+        ({"environments": [FLAT]}, "has no reward scale"),
+        ({"policies": ["plan", "plan"]}, "two policies are called 'plan'"),
+        ({"policies": [len]}, "is no policy: give a scripted policy's name"),
     ],
 )
 def test_bad_arguments_are_named(change, message):
-    arguments = {"policies": ["plan"], "recipes": RECIPES, "forms": ["A"], "n": 1} | change
+    arguments = {"policies": ["plan"], "environments": RECIPES, "forms": ["A"], "n": 1} | change
     with pytest.raises(ValueError, match=message):
         compare(**arguments)
 
@@ -95,3 +103,26 @@ def test_admission_frame_gives_verdicts_and_recipes_back():
     assert len(kept) == verdicts["admitted"].sum() > 0
     assert set(kept) <= set(candidates)
     assert (verdicts["gate"].isna() == verdicts["admitted"]).all()
+
+
+def test_environments_may_be_given_built_and_twice(frame):
+    world = build_candidate(RECIPES[0])
+    again = compare(["plan"], [world, RECIPES[0]], ["A"], n=2)
+    same = frame[(frame["environment"] == world.id) & (frame["policy"] == "plan") & (frame["form"] == "A")]
+    pd.testing.assert_frame_equal(again, same.reset_index(drop=True))
+
+
+def test_a_store_that_states_another_truth_is_refused(tmp_path):
+    store = tmp_path / "traces.jsonl"
+    compare(["plan"], RECIPES[:1], ["A"], traces=store)
+    (record,) = map(json.loads, store.read_text().splitlines())
+    record["header"]["u_zero"] -= 5
+    store.write_text(json.dumps(record) + "\n")
+    with pytest.raises(RecordError, match="states another truth"):
+        compare(["plan"], RECIPES[:1], ["A"], traces=store)
+
+
+def test_losses_can_be_left_out_and_are_then_null():
+    frame = compare(["plan"], RECIPES[:1], ["A"], losses=False)
+    assert frame["information"].isna().all()
+    assert frame["reward"].notna().all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from truthfirst.solvefirst.candidates import Recipe, build_candidate
@@ -29,6 +30,13 @@ def test_transcript_and_regret_tell_every_call():
     assert frame["regret"].sum() == pytest.approx(1 - frame["score"].iloc[0])
     decided = frame[frame["kind"] == "decision"]
     assert (decided["information"] + decided["planning"]).to_numpy() == pytest.approx(decided["regret"])
+
+
+def test_the_typical_episode_is_the_one_nearest_to_the_median():
+    frame = pd.DataFrame({"unclipped": [0.1, None, 0.4, 0.9, 0.5], "seed": range(5)}, index=[7, 3, 9, 1, 2])
+    assert showcase.nearest_to_median(frame)["seed"] == 2  # median 0.45: 0.4 stands before 0.5
+    with pytest.raises(ValueError, match="no episode with a number"):
+        showcase.nearest_to_median(frame[frame["unclipped"].isna()])
 
 
 def test_the_card_holds_prompt_tools_tables_and_transcript():

@@ -159,27 +159,24 @@ def healthy(family_name: str, size: str) -> Environment:
     )
 
 
-def _kills(family_name: str, size: str) -> list[dict[str, object]]:
-    rows = kill_table([healthy(family_name, size)], FAULTS).to_dict("records")
-    stamp = {"size": size, "source": source_hash(family_name)}
-    return [{str(name): value for name, value in row.items()} | stamp for row in rows]
+def _kills(family_name: str, size: str) -> dict[str, object]:
+    """Return one record: the kill table of one environment."""
+    table = kill_table([healthy(family_name, size)], FAULTS).astype(object)
+    rows = table.where(table.notna(), None).to_dict("records")
+    return {"family": family_name, "size": size, "source": source_hash(family_name), "rows": rows}
 
 
 def kill_all(families: list[str], workers: int, store: Path) -> pd.DataFrame:
     """Plant every fault in an environment of every family at nano and small; store and return the kill table."""
-    rows = [
-        row
-        for row in (read_jsonl(store) if store.exists() else ())
-        if row["source"] == source_hash(row["family"])
-    ]
-    done = {(row["family"], row["size"]) for row in rows}
+    stored = read_jsonl(store) if store.exists() else ()
+    tables = [table for table in stored if table["source"] == source_hash(table["family"])]
+    done = {(table["family"], table["size"]) for table in tables}
     jobs = [(name, size) for name in families for size in FAULT_SIZES if (name, size) not in done]
     found = Parallel(n_jobs=workers, return_as="generator")(delayed(_kills)(*job) for job in jobs)
-    for batch in tqdm(found, total=len(jobs), desc="planted faults", disable=None):
-        for row in batch:
-            append_jsonl(store, row)
-        rows += batch
-    frame = pd.DataFrame(rows)
+    for table in tqdm(found, total=len(jobs), desc="planted faults", disable=None):
+        append_jsonl(store, table)
+        tables.append(table)
+    frame = pd.DataFrame([row | {"size": table["size"]} for table in tables for row in table["rows"]])
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
     write_atomic(paths.RESULTS / "kill_table.parquet", buffer.getvalue())

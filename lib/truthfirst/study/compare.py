@@ -83,8 +83,7 @@ def play_all(
     asked = [str(Form.parse(form)) for form in dict.fromkeys(forms)]
     if not (players and environments and asked):
         raise ValueError("nothing to compare: give at least one policy, one environment and one form")
-    built = Parallel(n_jobs=workers)(delayed(_built)(environment) for environment in environments)
-    worlds = {world.id: world for world in built}
+    worlds = dict(Parallel(n_jobs=workers)(delayed(_built)(environment) for environment in environments))
     done = _stored(traces, worlds, players)
     wanted = [
         (name, world, form, seed)
@@ -127,10 +126,12 @@ def _players(policies: Sequence[str | Policy]) -> dict[str, Policy | None]:
     return players
 
 
-def _built(environment: Recipe | Environment) -> Environment:
+def _built(environment: Recipe | Environment) -> tuple[str, Environment]:
+    """Return an environment under its id; raise ValueError for one that no reward can be measured in."""
     world = build_candidate(environment) if isinstance(environment, Recipe) else environment
-    assert world.id  # computed here, in the worker
-    return world
+    if world.solution.span <= 0:
+        raise ValueError(f"environment {world.id} has no reward scale (u* = u0): compare admitted ones only")
+    return world.id, world
 
 
 # --- what has been played ---------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ def nearest_to_median(frame: pd.DataFrame, value: str = "unclipped") -> pd.Serie
     kept = frame.dropna(subset=[value])
     if kept.empty:
         raise ValueError(f"no episode with a number in column {value!r} to choose from")
-    return kept.loc[(kept[value] - kept[value].median()).abs().idxmin()]
+    distance = (kept[value] - kept[value].median()).abs().to_numpy(float)
+    return kept.iloc[int(distance.argmin())]
 
 
 def regret_frame(trace: Trace, title: str) -> pd.DataFrame:

