@@ -11,7 +11,7 @@ NAME ?=
 .PHONY: help setup smollm2 study test certify lint format figures bench lab clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@echo "== setup: a virtual environment in $(VENV) with the pinned packages (a CPU build of torch first; 1-5 minutes, once)"

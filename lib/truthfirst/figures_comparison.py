@@ -230,6 +230,7 @@ def _shares(axis: Axes, groups: list[pd.DataFrame]) -> None:
 
 def _wasted(axis: Axes, groups: list[pd.DataFrame]) -> None:
     """Stack the calls that were refused or told nothing new."""
+    most = 0.0
     for y, group in enumerate(groups):
         counted = group.assign(unreadable=group["unreadable"].fillna(0))
         counted["refused_otherwise"] = (
@@ -240,9 +241,10 @@ def _wasted(axis: Axes, groups: list[pd.DataFrame]) -> None:
             mean = float(counted[column].mean()) if len(counted) else 0.0
             axis.barh(y, mean, 0.66, left=left, color=colour)
             left += mean
+        most = max(most, left)
     for name, colour in WASTE.values():
         axis.barh(0, 0, color=colour, label=name)
-    if not any(bar.get_width() for bar in axis.patches):
+    if not most:
         axis.text(0.5, 0.5, "none", color=GREY, ha="center", va="center", transform=axis.transAxes)
     axis.set_xlim(0, max(1.0, axis.get_xlim()[1]))
 

@@ -173,8 +173,11 @@ class TestRay:
         with pytest.raises(BackendError, match="workers died 3 times"):
             list(run("ray", always_die, [Task("5")], 1, cluster.address))
 
-    def test_an_address_where_nobody_answers_is_refused(self, capsys, tmp_path):
-        (tmp_path / "plan.yaml").write_text("name: a\nenvironments: 1\nsizes: {nano: 1}\n")
-        options = ["--backend", "ray", "--address", "127.0.0.1:1", "--out", str(tmp_path / "out")]
-        assert main([str(tmp_path / "plan.yaml"), *options]) == 1
-        assert "no Ray cluster answers at '127.0.0.1:1'" in capsys.readouterr().err
+
+@pytest.mark.ray
+@needs_ray
+def test_an_address_where_nobody_answers_is_refused(capsys, tmp_path):
+    (tmp_path / "plan.yaml").write_text("name: a\nenvironments: 1\nsizes: {nano: 1}\n")
+    options = ["--backend", "ray", "--address", "127.0.0.1:1", "--out", str(tmp_path / "out")]
+    assert main([str(tmp_path / "plan.yaml"), *options]) == 1
+    assert "no Ray cluster answers at '127.0.0.1:1'" in capsys.readouterr().err

