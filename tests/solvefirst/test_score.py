@@ -146,7 +146,7 @@ def test_probe_credits_add_up_to_what_the_planner_gains(family: str, candidate: 
 
 def test_a_ledger_by_hand(candidate: Candidate) -> None:
     """Worths 9, 7, 5, 3 and 8, 6, 1, 0 in two periods, 3 units: the optimum 9 + 8 + 7 = 24 releases 2, then 1."""
-    env = candidate("rationing")
+    env = candidate("rationing", "small", "ample")
     family = env.family
     theta = family.build({"value": [[9, 5], [8, 1]], "budget": 3, "limit": 2, "decline": 2})
     hand = dataclasses.replace(env, theta=theta, solution=family.solve(theta))
@@ -288,7 +288,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_a_damaged_trace_is_named_and_never_scored(kind: str, candidate: Candidate) -> None:
     env = candidate("rationing")
     episode = env.episode("A")
-    for call in (Probe(("value", 0, 0)), Action("spend", (1,)), Action("spend", (1,)), Action("spend", (1,))):
+    for call in (Probe(("value", 0, 0)), *(Action("spend", (1,)) for _ in range(4))):
         episode.call(*episode.write(call))
     record = recorded(episode.trace())
     score_trace(read_trace(record))

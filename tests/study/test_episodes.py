@@ -54,9 +54,9 @@ def test_more_turns_than_the_budget_allows_are_named():
 def test_decisions_tell_what_was_spent_when(tmp_path):
     traces = [play(policy(name), WORLD, "A", 0) for name in ("optimal", "probe-2")]
     frame = decisions(traces, losses=True)
-    assert list(frame["decision"]) == [1, 2, 3] * 2
-    assert list(frame["period"]) == [1, 2, 3] * 2
-    assert list(frame["turn"]) == [1, 2, 3, 3, 4, 5]
+    assert list(frame["decision"]) == [1, 2, 3, 4] * 2
+    assert list(frame["period"]) == [1, 2, 3, 4] * 2
+    assert list(frame["turn"]) == [1, 2, 3, 4, 3, 4, 5, 6]
     assert frame["amount"].sum() <= 2 * WORLD.theta.budget
     for trace, (_, rows) in zip(traces, frame.groupby("policy", sort=False), strict=True):
         assert rows["gain"].sum() == score_trace(trace).detail["u"]

@@ -161,7 +161,7 @@ def sampled(family: Family, size: str = "nano", index: int = 0) -> Any:
 # --- a good answer ----------------------------------------------------------------------------------------
 def test_a_good_answer_is_admitted_by_every_gate_and_rebuilt_without_a_model(tmp_path: Path) -> None:
     log = tmp_path / "answers.jsonl"
-    environment = build_candidate(Recipe("rationing", "nano", domain="baking"), setter(GOOD, log=log))
+    environment = build_candidate(Recipe("rationing", "source", domain="baking"), setter(GOOD, log=log))
     verdict = admit(environment)
     assert verdict.admitted, (verdict.gate, verdict.evidence)
     assert verdict.passed == tuple(GATES)
@@ -174,7 +174,7 @@ def test_a_good_answer_is_admitted_by_every_gate_and_rebuilt_without_a_model(tmp
     (record,) = read_jsonl(log)
     assert record["outcome"] == "accepted"
     replayed = build_candidate(
-        Recipe("rationing", "nano", domain="baking"), ReplaySetter(WorldSpec.model_validate(record["spec"]))
+        Recipe("rationing", "source", domain="baking"), ReplaySetter(WorldSpec.model_validate(record["spec"]))
     )
     assert replayed.view(Form.AGENTIC) == environment.view(Form.AGENTIC)
     assert replayed.recipe == environment.recipe
@@ -587,7 +587,7 @@ def test_an_endpoint_is_asked_by_schema_and_believed_in_nothing(tmp_path: Path) 
     )
     with loopback.serving(script) as url:
         maker = LanguageSetter(endpoint(url), prices=Prices(1, 1), log=tmp_path / "log.jsonl")
-        environment = build_candidate(Recipe("rationing", "nano", domain="baking"), maker)
+        environment = build_candidate(Recipe("rationing", "source", domain="baking"), maker)
     assert admit(environment).admitted
     assert [body["response_format"]["json_schema"]["schema"] for body in script.asked] == [
         answer_schema(TASK)
@@ -642,7 +642,7 @@ def test_no_server_is_unavailable() -> None:
 def test_a_recipe_names_the_model_and_the_settings_file_says_where_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = Recipe("rationing", "nano", domain="baking", setter="language:org/butter-1")
+    recipe = Recipe("rationing", "source", domain="baking", setter="language:org/butter-1")
     monkeypatch.delenv("TRUTHFIRST_SETTERS", raising=False)
     with pytest.raises(SetterUnavailable, match="set TRUTHFIRST_SETTERS to a YAML file"):
         build_candidate(recipe)
@@ -664,7 +664,7 @@ def test_a_recipe_names_the_model_and_the_settings_file_says_where_it_is(
 @pytest.mark.parametrize("name", ["language:", "language", "oracle", "", "Language:x"])
 def test_other_setters_are_unknown(name: str) -> None:
     with pytest.raises(UnknownName, match=r"choose one of template, language:MODEL"):
-        Recipe("rationing", "nano", setter=name)
+        Recipe("rationing", "source", setter=name)
 
 
 # --- a real model -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from truthfirst.solvefirst.realize.spec import (
 
 @pytest.fixture(scope="module")
 def rationing(candidate: Callable[..., Environment]) -> Environment:
-    return candidate("rationing")
+    return candidate("rationing", "source", "ample")
 
 
 def changed(spec: WorldSpec, path: str, value: Any) -> WorldSpec:

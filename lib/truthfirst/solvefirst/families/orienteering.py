@@ -411,7 +411,7 @@ FAMILY = Family(
     ),
     sizes={
         "nano": {"items": 6, "parts": 1, "high": 9, "rarity": 3, "span": 6, "share": 80},
-        "small": {"items": 6, "parts": 5, "high": 20, "rarity": 4, "span": 20, "share": 55},
+        "small": {"items": 6, "parts": 5, "high": 30, "rarity": 7, "span": 20, "share": 65},
         "medium": {"items": 8, "parts": 7, "high": 20, "rarity": 4, "span": 20, "share": 55},
         "large": {"items": 9, "parts": 9, "high": 20, "rarity": 4, "span": 20, "share": 55},
         "huge": {"items": 11, "parts": 11, "high": 20, "rarity": 4, "span": 20, "share": 55},

@@ -222,7 +222,7 @@ FAMILY = Family(
         outcomes={"spend": "{goods} released: {amount}; {money} earned: {gain}."},
     ),
     sizes={
-        "nano": {"periods": 3, "items": 2, "budget": 4, "limit": 2, "high": 9},
+        "nano": {"periods": 4, "items": 1, "budget": 4, "limit": 3, "high": 9},
         "small": {"periods": 5, "items": 6, "budget": 12, "limit": 4, "high": 30},
         "medium": {"periods": 7, "items": 8, "budget": 16, "limit": 4, "high": 30},
         "large": {"periods": 9, "items": 9, "budget": 20, "limit": 4, "high": 40},
