@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from truthfirst import figures, figures_comparison, figures_corpus, figures_setters, figures_solvers
+from truthfirst.solvefirst.admit.faults import FAULTS
+from truthfirst.solvefirst.admit.mutations import kill_table
 from truthfirst.solvefirst.candidates import Recipe, build_candidate
 from truthfirst.solvefirst.references import play, policy
 from truthfirst.study import admission, atlas, showcase
@@ -28,6 +30,7 @@ def frames() -> dict[str, pd.DataFrame]:
         "references": instances,
         "environment_card": showcase.card(environment, trace),
         "admission": admission.admission_frame(recipes),
+        "kill_table": kill_table([environment], FAULTS[:4]),
         "forms": compare(["plan", "default"], recipes),
         "losses": compare(["probe-2", "random"], recipes, ["I", "A"]),
         "probes": lookers,
@@ -48,6 +51,7 @@ SPINE = (
     "references",
     "environment_card",
     "admission",
+    "kill_table",
     "forms",
     "losses",
     "probes",

@@ -27,7 +27,7 @@ def kill_table(frame: pd.DataFrame) -> Figure:
     table = counts.reindex(index=list(dict.fromkeys(frame["fault"])), columns=columns, fill_value=0)
     figure, axes = canvas(1, 1, 0.52 * len(columns) + 3.6, 0.175 * len(table) + 1.9)
     axis = axes[0][0]
-    shade = table.to_numpy(float)
+    shade = table.to_numpy(float, copy=True)
     shade[:, len(gates) :] *= 0.35
     axis.imshow(
         np.ma.masked_equal(shade, 0), cmap="Blues", vmin=0, vmax=table.to_numpy().max(), aspect="auto"

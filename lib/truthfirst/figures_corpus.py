@@ -65,12 +65,12 @@ def corpus_yield(frame: pd.DataFrame) -> Figure:
                 label=setter,
             )
             for at, n in zip(y, cells["candidates"], strict=True):
-                axis.text(1.04, at, f"{n:,}", fontsize=5.5, va="center", color=GREY)
+                axis.text(beyond, at, f"{n:,}", fontsize=5.5, va="center", color=GREY)
         axis.set_yticks(
             range(len(rows[dimension])), [str(v).replace("_", " ") for v in rows[dimension]], fontsize=6.5
         )
-        axis.invert_yaxis()
-        axis.set_xlim(-0.02, 1.18)
+        axis.set_ylim(most - 0.5, -0.8)
+        axis.set_xlim(least, 1 + 0.25 * (1 - least))
         axis.set_title(f"by {dimension}")
         axis.set_xlabel(
             "share passed (of those that reached the gate)" if dimension == "gate" else "share admitted"
@@ -116,8 +116,12 @@ def corpus_costs(frame: pd.DataFrame) -> Figure:
         axis.set_yticks(range(len(cells)), names, fontsize=8)
         axis.set_ylim(len(cells) - 0.5, -0.5)
         axis.set_xlabel(label)
-    axes[0][0].set_title("Time (blue: ours; orange: published, other machines)")
+    axes[0][0].set_title("Time")
     axes[0][1].set_title("Money")
+    axes[0][1].set_xlim(5e-4, 0.5)
+    figure.suptitle(
+        "What an admitted environment costs (blue: ours; orange: as published, on other machines)"
+    )
     return figure
 
 

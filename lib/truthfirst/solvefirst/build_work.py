@@ -179,6 +179,7 @@ def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
         "u_zero": solution.u_zero,
         "u_reach": simulate(policy(reach), family, theta, recipe.budget, 0),
         "reach_policy": reach,
+        "plan": canonical_json([[action.verb, *action.args] for action in solution.plan]),
         "decisions": len(solution.plan),
         "turns": len(solution.plan) + probes,
     }

@@ -9,8 +9,8 @@ as contaminated when it shares 13 tokens in a row.
 A comparator that finds nothing must be shown to find something. Four controls run with it every time:
 
     itself       every evaluation text against all of them: found, with similarity 1
-    planted 20   prompts with 20 tokens in a row of an evaluation text put in: found by 13 and by 8
-    planted 10   the same with 10 tokens: found by 8 and, where the prompt shared none before, not by 13
+    planted 20   prompts, their tokens shuffled, with 20 tokens in a row of an evaluation text put in: found by both
+    planted 10   the same with 10 tokens: found by 8 and not by 13
     shuffled     evaluation texts with their tokens shuffled: hardly ever found, although every token is shared
 
 It sees neither paraphrase nor translation, and no text shorter than 13 (or 8) tokens can share a run of that length.
@@ -191,7 +191,8 @@ def _controls(
             source = sources[int(rng.integers(len(sources)))]
             start, at = int(rng.integers(len(source) - length + 1)), int(rng.integers(len(coded[host]) + 1))
             run = list(source[start : start + length])
-            planted.append([*coded[host][:at], *run, *coded[host][at:]])
+            mixed = [coded[host][i] for i in rng.permutation(len(coded[host]))]
+            planted.append([*mixed[:at], *run, *mixed[at:]])
         yield f"planted {length}", ([ids[i] for i in hosts], planted)
     yield "shuffled", (names, [[text[i] for i in rng.permutation(len(text))] for text in texts])
 

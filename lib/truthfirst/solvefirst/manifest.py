@@ -31,6 +31,7 @@ from ..records import canonical_json, content_hash, write_atomic
 from ..types import Form, PublicView
 from .candidates import Recipe, build_candidate
 from .environment import Environment
+from .families.base import Action, IllegalAction, Solution
 
 PUBLIC_FILE = Path("public/manifest.parquet")
 SEALED_FILE = Path("sealed/truth.parquet")
@@ -71,6 +72,7 @@ SEALED = pa.schema(
         ("u_zero", pa.int64()),
         ("u_reach", pa.int64()),
         ("reach_policy", pa.string()),  # the scripted policy that earns u_reach
+        ("plan", pa.string()),  # JSON: the optimal plan, a list of [verb, argument, ...]
         ("decisions", pa.int64()),  # of the optimal plan
         ("turns", pa.int64()),  # of an optimal episode that first makes every probe
     ]
@@ -189,22 +191,34 @@ def _load(path: Path, schema: pa.Schema) -> pd.DataFrame:
 
 # --- rebuilding -------------------------------------------------------------------------------------------
 def rebuild(corpus: str | Path, environment_id: str) -> Environment:
-    """Build an environment of a corpus folder again, byte for byte.
+    """Build an environment of a corpus folder again, byte for byte; the stored solution is replayed, not solved again.
 
     Raises ManifestError when the id is unknown, or when what this library builds is not what was admitted.
     """
     row = _index(str(corpus), _stamp(corpus)).get(environment_id)
     if row is None:
         raise ManifestError(f"corpus {str(corpus)!r} has no environment {environment_id!r}")
-    recipe, spec, wanted = row
-    environment = build_candidate(Recipe(**json.loads(recipe) | {"spec": spec}))
+    recipe, spec, wanted, plan, u_star, u_zero = row
+    actions = tuple(Action(verb, tuple(arguments)) for verb, *arguments in json.loads(plan))
+    solution = Solution(int(u_star), int(u_zero), actions)
+    environment = build_candidate(Recipe(**json.loads(recipe) | {"spec": spec}), None, solution)
     found = view_hash(environment.view(Form.AGENTIC))
-    if environment.id != environment_id or found != wanted:
+    if environment.id != environment_id or found != wanted or not _holds(environment):
         raise ManifestError(
             f"{environment_id} is built as {environment.id} with view {found}, the manifest has view {wanted}: "
             "this library or corpus of passages differs from the one that admitted it; build the corpus again"
         )
     return environment
+
+
+def _holds(environment: Environment) -> bool:
+    """Say whether the solution of an environment earns what it says: its plan u_star, the default policy u_zero."""
+    family, theta, solution = environment.family, environment.theta, environment.solution
+    try:
+        earned = family.replay(theta, solution.plan)
+    except IllegalAction:
+        return False
+    return (earned, family.follow(theta, family.default)[0]) == (solution.u_star, solution.u_zero)
 
 
 def _stamp(corpus: str | Path) -> tuple[int, int]:
@@ -218,11 +232,12 @@ def _stamp(corpus: str | Path) -> tuple[int, int]:
 
 
 @functools.lru_cache(maxsize=8)
-def _index(corpus: str, stamp: tuple[int, int]) -> dict[str, tuple[str, str | None, str]]:
-    """Return id -> (recipe, spec or None, view hash)."""
+def _index(corpus: str, stamp: tuple[int, int]) -> dict[str, tuple[Any, ...]]:
+    """Return id -> (recipe, spec or None, view hash, plan, u_star, u_zero)."""
     public, sealed = load_public(corpus, ["id", "spec", "view_hash"]), load_sealed(corpus)
     if public["id"].tolist() != sealed["id"].tolist():
         raise ManifestError(f"corpus {corpus!r}: public and sealed rows differ; build the corpus again")
     specs = [text if isinstance(text, str) else None for text in public["spec"]]
-    rows = zip(sealed["recipe"], specs, public["view_hash"], strict=True)
+    truth = (sealed[name] for name in ("plan", "u_star", "u_zero"))
+    rows = zip(sealed["recipe"], specs, public["view_hash"], *truth, strict=True)
     return dict(zip(public["id"], rows, strict=True))
