@@ -41,6 +41,7 @@ from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
 from truthfirst.episode import BudgetedEpisode, Outcome
+from truthfirst.figures import publish
 from truthfirst.policies import Rules
 from truthfirst.policies.clockwork import byte_tokenizer, clockwork
 from truthfirst.policies.language import LanguagePolicy
@@ -268,7 +269,9 @@ def main() -> None:
             )
             ratio = runs["trl"][0].cpu / runs["engine"][0].cpu
             print(f"{turns:3d} turns: {line}; trl/engine {ratio:.1f} in cpu time", flush=True)
-    best = pd.DataFrame(rows).groupby(["turns", "engine"])["cpu_seconds"].min().unstack()
+    frame = pd.DataFrame(rows)
+    publish("generation", frame, {"episodes": options.episodes, "threads": options.threads})
+    best = frame.groupby(["turns", "engine"])["cpu_seconds"].min().unstack()
     print(best.assign(ratio=best["trl"] / best["engine"]).round(2).to_string())
 
 

@@ -25,6 +25,7 @@ from . import (
     figures_admission,
     figures_comparison,
     figures_corpus,
+    figures_generation,
     figures_setters,
     figures_solvers,
 )
@@ -245,6 +246,7 @@ _OF_EACH_FILE: tuple[Mapping[str, Callable[[pd.DataFrame], Figure]], ...] = (
     figures_admission.FIGURES,
     figures_comparison.FIGURES,
     figures_corpus.CORPUS_FIGURES,
+    figures_generation.FIGURES,
     figures_setters.FIGURES,
     figures_solvers.FIGURES,
 )
