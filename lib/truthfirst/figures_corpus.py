@@ -42,9 +42,10 @@ def corpus_yield(frame: pd.DataFrame) -> Figure:
     setters = list(dict.fromkeys(frame["setter"]))
     setters = setters if len(setters) == 1 else [name for name in setters if name != "all"]
     rows = {d: list(dict.fromkeys(frame.loc[frame["dimension"] == d, "value"])) for d in dimensions}
-    figure, axes = _canvas(
-        1, len(dimensions), 2.9 * len(dimensions), 0.2 * max(map(len, rows.values())) + 1.6
-    )
+    most = max(map(len, rows.values()))
+    figure, axes = _canvas(1, len(dimensions), 2.9 * len(dimensions), 0.2 * most + 1.6)
+    least = min(0.95, float(frame["low"].min()) - 0.02)  # one scale for all panels; n stands right of 1
+    beyond = 1 + 0.04 * (1 - least)
     for axis, dimension in zip(axes[0], dimensions, strict=True):
         for number, (setter, colour) in enumerate(
             zip(setters, (BLUE, ORANGE, GREEN, PINK, RED, SKY), strict=False)
@@ -92,6 +93,10 @@ def corpus_costs(frame: pd.DataFrame) -> Figure:
     for axis, (measure, label) in zip(axes[0], labels.items(), strict=True):
         cells = frame[frame["measure"] == measure].reset_index(drop=True)
         axis.set_xscale("log")
+        drawn = cells[["value", "low", "high"]].to_numpy(float)
+        drawn = drawn[drawn > 0]
+        if len(drawn):
+            axis.set_xlim(drawn.min() / 4, drawn.max() * 4)
         for y, row in enumerate(cells.to_dict("records")):
             ours = not pd.isna(row["n"])
             colour = BLUE if ours else ORANGE
@@ -118,7 +123,6 @@ def corpus_costs(frame: pd.DataFrame) -> Figure:
         axis.set_xlabel(label)
     axes[0][0].set_title("Time")
     axes[0][1].set_title("Money")
-    axes[0][1].set_xlim(5e-4, 0.5)
     figure.suptitle(
         "What an admitted environment costs (blue: ours; orange: as published, on other machines)"
     )

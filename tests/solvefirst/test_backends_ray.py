@@ -24,6 +24,12 @@ class Task:
     key: str
 
 
+def echo(task: Task) -> dict[str, Any]:
+    import ray
+
+    return {"key": task.key, "cpus": int(ray.cluster_resources()["CPU"])}
+
+
 def fail(task: Task) -> dict[str, Any]:
     raise KeyError(f"defect in {task.key}")
 
@@ -33,6 +39,21 @@ needs_ray = pytest.mark.skipif(
 )
 
 
+@pytest.mark.ray
+@needs_ray
+def test_without_a_cluster_one_is_started_on_this_machine(monkeypatch):
+    import ray
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert not ray.is_initialized()
+    results = list(run("ray", echo, [Task(str(n)) for n in range(6)], 2))
+    assert sorted(result["key"] for result in results) == list("012345")
+    assert {result["cpus"] for result in results} == {2}
+    assert not ray.is_initialized()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A real cluster on this machine: a head node and a second node, each a raylet with one CPU of its own."""
@@ -40,8 +61,10 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    nodes.add_node(num_cpus=1)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    node = {"num_cpus": 1, "object_store_memory": 128 << 20}
+    nodes = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    nodes.add_node(**node)
     nodes.wait_for_nodes()
     yield nodes
     nodes.shutdown()

@@ -24,6 +24,7 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 ROUNDS_WITHOUT_RESULT = 3
+OBJECT_STORE = 128 << 20  # bytes; records are small
 QUEUED = 8  # jobs submitted to Ray ahead of each CPU
 
 
@@ -155,7 +156,16 @@ def _connect(ray: Any, workers: int, address: str | None) -> None:
             raise BackendError(
                 f"no Ray cluster answers at {named!r}: {str(error).splitlines()[0]}"
             ) from error
-        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        os.environ.setdefault(
+            "RAY_USAGE_STATS_ENABLED", "0"
+        )  # nothing is reported to anybody unless asked for
+        ray.init(
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE,
+            **quiet,
+        )
 
 
 def _ray() -> Any:

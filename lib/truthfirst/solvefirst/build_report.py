@@ -15,6 +15,7 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from .admit.gates import GATES
+from .families import SIZES
 
 DIMENSIONS = ("family", "size", "domain", "budget", "split", "setter")
 GATE_ORDER = ("setter", "solve", *GATES, "unique")
@@ -87,10 +88,9 @@ def yields(candidates: pd.DataFrame) -> pd.DataFrame:
     for setter, frame in groups if candidates["setter"].nunique() > 1 else groups[:1]:
         name = setter if isinstance(setter, str) else setter[0]
         for dimension in DIMENSIONS:
-            for value, group in frame.groupby(dimension, sort=True):
-                rows.append(
-                    {"setter": name, "dimension": dimension, "value": value} | _share(group["admitted"])
-                )
+            for value, group in sorted(frame.groupby(dimension), key=lambda pair: _rank(pair[0])):
+                share = _share(group["admitted"])
+                rows.append({"setter": name, "dimension": dimension, "value": value} | share)
         left = frame
         for gate in GATE_ORDER:
             if left.empty:
@@ -98,6 +98,11 @@ def yields(candidates: pd.DataFrame) -> pd.DataFrame:
             rows.append({"setter": name, "dimension": "gate", "value": gate} | _share(left["gate"] != gate))
             left = left[left["gate"] != gate]
     return pd.DataFrame(rows)
+
+
+def _rank(value: Any) -> tuple[int, str]:
+    """Sizes from small to large, everything else by name."""
+    return (SIZES.index(value) if value in SIZES else 0, str(value))
 
 
 def _share(passed: pd.Series) -> dict[str, Any]:

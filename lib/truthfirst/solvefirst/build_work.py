@@ -172,6 +172,7 @@ def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
     return row | {
         "id": environment.id,
         "view_hash": view_hash(environment.view(Form.AGENTIC)),
+        "theta": canonical_json(family.to_json(theta)),
         "theta_hash": theta_hash(environment),
         "spec_hash": spec_hash(environment),
         "spec": environment.recipe["spec"],

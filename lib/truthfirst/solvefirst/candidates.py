@@ -14,7 +14,7 @@ from ..records import canonical_json
 from ..streams import check_seed, stream
 from .environment import BUDGETS, Environment
 from .families import family as find_family
-from .families.base import Solution, UnknownName
+from .families.base import Solution, Theta, UnknownName
 from .realize.corpus import Corpus, Passage, load_corpus
 from .realize.setter import ReplaySetter, Setter, SetterTask, TemplateSetter
 from .realize.spec import WorldSpec
@@ -110,18 +110,20 @@ def find_setter(name: str) -> Setter:
 
 
 def build_candidate(
-    recipe: Recipe, setter: Setter | None = None, solution: Solution | None = None
+    recipe: Recipe, setter: Setter | None = None, truth: tuple[Theta, Solution] | None = None
 ) -> Environment:
     """Sample theta, solve it, and only then have it told as an environment.
 
-    setter     writes the words; by default whoever the recipe names, or nobody where the recipe holds them
-    solution   of this very recipe where it is known, which saves solving again; it is taken at its word
+    setter   writes the words; by default whoever the recipe names, or nobody where the recipe holds them
+    truth    theta and its solution where they are stored: neither sampled nor solved again, but taken at their word
 
     The environment's recipe names who wrote, and holds the words unless that setter writes them again by itself.
     """
     family = find_family(recipe.family)
-    theta = family.sample(stream(recipe.seed, *recipe.labels, "theta"), recipe.size)
-    solution = solution or family.solve(theta)
+    if truth is None:
+        theta = family.sample(stream(recipe.seed, *recipe.labels, "theta"), recipe.size)
+        truth = theta, family.solve(theta)
+    theta, solution = truth
     task = SetterTask(draw_passage(recipe), family, family.counts(theta))
     if setter is None:
         kept = recipe.spec

@@ -31,6 +31,7 @@ from ..records import canonical_json, content_hash, write_atomic
 from ..types import Form, PublicView
 from .candidates import Recipe, build_candidate
 from .environment import Environment
+from .families import family as find_family
 from .families.base import Action, IllegalAction, Solution
 
 PUBLIC_FILE = Path("public/manifest.parquet")
@@ -67,6 +68,7 @@ SEALED = pa.schema(
         ("seed", pa.int64()),
         ("index", pa.int64()),  # position in the instance stream (seed, family, size, split)
         ("recipe", pa.string()),  # JSON; with the spec, where one is stored, it rebuilds the environment
+        ("theta", pa.string()),  # JSON: the parameters
         ("theta_hash", pa.string()),
         ("u_star", pa.int64()),
         ("u_zero", pa.int64()),
@@ -191,22 +193,29 @@ def _load(path: Path, schema: pa.Schema) -> pd.DataFrame:
 
 # --- rebuilding -------------------------------------------------------------------------------------------
 def rebuild(corpus: str | Path, environment_id: str) -> Environment:
-    """Build an environment of a corpus folder again, byte for byte; the stored solution is replayed, not solved again.
+    """Build an environment of a corpus folder again, byte for byte.
+
+    Parameters and solution are the stored ones, so that neither a sampler nor a solver of another version matters; the
+    solution is replayed.
 
     Raises ManifestError when the id is unknown, or when what this library builds is not what was admitted.
     """
     row = _index(str(corpus), _stamp(corpus)).get(environment_id)
     if row is None:
         raise ManifestError(f"corpus {str(corpus)!r} has no environment {environment_id!r}")
-    recipe, spec, wanted, plan, u_star, u_zero = row
+    recipe_text, spec, wanted, theta, plan, u_star, u_zero = row
+    recipe = Recipe(**json.loads(recipe_text) | {"spec": spec})
     actions = tuple(Action(verb, tuple(arguments)) for verb, *arguments in json.loads(plan))
     solution = Solution(int(u_star), int(u_zero), actions)
-    environment = build_candidate(Recipe(**json.loads(recipe) | {"spec": spec}), None, solution)
+    truth = find_family(recipe.family).build(json.loads(theta)), solution
+    environment = build_candidate(recipe, truth=truth)
     found = view_hash(environment.view(Form.AGENTIC))
-    if environment.id != environment_id or found != wanted or not _holds(environment):
+    holds = _holds(environment)
+    if environment.id != environment_id or found != wanted or not holds:
+        solved = "its stored solution holds" if holds else "its stored solution does not hold"
         raise ManifestError(
-            f"{environment_id} is built as {environment.id} with view {found}, the manifest has view {wanted}: "
-            "this library or corpus of passages differs from the one that admitted it; build the corpus again"
+            f"{environment_id} is built as {environment.id} with view {found}, the manifest has view {wanted}; "
+            f"{solved}: this library or its passages differ from those that admitted it; build the corpus again"
         )
     return environment
 
@@ -233,11 +242,11 @@ def _stamp(corpus: str | Path) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=8)
 def _index(corpus: str, stamp: tuple[int, int]) -> dict[str, tuple[Any, ...]]:
-    """Return id -> (recipe, spec or None, view hash, plan, u_star, u_zero)."""
+    """Return id -> (recipe, spec or None, view hash, theta, plan, u_star, u_zero)."""
     public, sealed = load_public(corpus, ["id", "spec", "view_hash"]), load_sealed(corpus)
     if public["id"].tolist() != sealed["id"].tolist():
         raise ManifestError(f"corpus {corpus!r}: public and sealed rows differ; build the corpus again")
     specs = [text if isinstance(text, str) else None for text in public["spec"]]
-    truth = (sealed[name] for name in ("plan", "u_star", "u_zero"))
+    truth = (sealed[name] for name in ("theta", "plan", "u_star", "u_zero"))
     rows = zip(sealed["recipe"], specs, public["view_hash"], *truth, strict=True)
     return dict(zip(public["id"], rows, strict=True))

@@ -301,4 +301,5 @@ FAMILY = Family(
     observe=observe,
     horizon=lambda theta: len(theta.strength),
     epsilon=1,
+    largest=1_000_000,
 )

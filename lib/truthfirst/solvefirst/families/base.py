@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 import numpy as np
 import pulp
 
+LARGEST_MONEY = 10**12  # bound on the money of theta
 SIZES = ("nano", "small", "medium", "large", "huge", "long")
 Unit = str  # "money", "goods", "time", "count", or an entity kind: the value is a reference to it
 Key = tuple[Any, ...]  # a hidden entry: (field, index, index, ...), indices 0-based
@@ -202,6 +203,7 @@ class Family:
     solver       how `optimum` works; one of the solver kinds of DESIGN §3
     certificate  how `bound` proves optimality without that solver
     epsilon      0, or the stated tolerance of a continuous family
+    largest      bound on amounts, times and counts of theta, so that no solver is asked for a monstrous state space
     """
 
     name: str
@@ -230,6 +232,9 @@ class Family:
     horizon: Callable[[Theta], int]  # decisions that an optimal plan may need
     model: Callable[[Theta], pulp.LpProblem] | None = None  # PuLP model whose optimum is u_star
     epsilon: int = 0
+    largest: int = (
+        10_000  # largest amount, time or count: they span state spaces, and theta may come from a file
+    )
 
     # --- sampling ---------------------------------------------------------------------------------
     def sample(self, rng: np.random.Generator, size: str) -> Theta:
@@ -272,6 +277,10 @@ class Family:
             value = getattr(theta, name)
             fits = any(_is_nested(value, depth) for depth in depths)
             require(fits, name, value, f"expected a table of {' or '.join(map(str, depths))} indices")
+        for part in (*self.interface.scalars, *self.interface.fields):
+            most = LARGEST_MONEY if part.unit == "money" else self.largest
+            extreme = max((abs(number) for number in _numbers(getattr(theta, part.name))), default=0)
+            require(extreme <= most, part.name, extreme, f"must not exceed {most}")
         self.check(theta)
         for field in self.interface.hidden_fields:
             prior, wanted = getattr(theta, f"{field.name}_prior"), self.counts(theta)[field.index[-1]]
@@ -515,6 +524,15 @@ def _require_depth(field: str, value: Any, depth: int) -> None:
     require(isinstance(value, tuple), field, value, f"must be a table of {depth} dimension(s)")
     for part in value:
         _require_depth(field, part, depth - 1)
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    """Yield the integers of nested tuples."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _numbers(part)
+    else:
+        yield value
 
 
 def _thaw(value: Any) -> Any:

@@ -78,7 +78,12 @@ def draw(rng: np.random.Generator, periods: int, items: int, high: int, fill: in
 
 
 def check(theta: Bidding) -> None:
-    require(theta.budget >= 1, "budget", theta.budget, "must be at least 1")
+    require(
+        1 <= theta.budget <= 10_000,
+        "budget",
+        theta.budget,
+        "must lie between 1 and 10000 (it spans the states)",
+    )
     require(len(theta.worth) >= 1, "worth", theta.worth, "needs at least one auction")
     require(len(theta.rival_bid) >= 1, "rival_bid", theta.rival_bid, "needs at least one auction")
     require(len(theta.rival_bid[0]) >= 1, "rival_bid", theta.rival_bid, "needs at least one rival")
