@@ -277,7 +277,8 @@ class Family:
             value = getattr(theta, name)
             fits = any(_is_nested(value, depth) for depth in depths)
             require(fits, name, value, f"expected a table of {' or '.join(map(str, depths))} indices")
-        for part in (*self.interface.scalars, *self.interface.fields):
+        parts: tuple[Quantity | Field, ...] = (*self.interface.scalars, *self.interface.fields)
+        for part in parts:
             most = LARGEST_MONEY if part.unit == "money" else self.largest
             extreme = max((abs(number) for number in _numbers(getattr(theta, part.name))), default=0)
             require(extreme <= most, part.name, extreme, f"must not exceed {most}")
