@@ -73,6 +73,18 @@ def test_every_figure_is_published_and_redrawn_to_the_same_bytes(name, frames, o
     assert [file.read_bytes() for file in files] == before
 
 
+def test_an_exploring_run_leaves_the_study_alone(frames, out, monkeypatch):
+    study, exploring = out / "03_comparisons-preset=cpu-0a1b", out / "03_comparisons-preset=cpu-seed=9-0a1b"
+    monkeypatch.setenv("TRUTHFIRST_RUN", str(study))
+    figures.publish("forms", frames["forms"])
+    before = (out / "figures" / "forms.png").read_bytes()
+    monkeypatch.setenv("TRUTHFIRST_RUN", str(exploring))
+    figures.publish("forms", frames["forms"].head(3))
+    assert (out / "figures" / "forms.png").read_bytes() == before
+    assert json.loads((exploring / "figures" / "forms.json").read_text())["rows"] == 3
+    assert (exploring / "results" / "forms.parquet").exists()
+
+
 def test_labelled_axes(frames):
     for name in ("forms", "probes", "regret", "optimum_and_baseline"):
         assert any(axis.get_ylabel() for axis in figures.draw(name, frames[name]).axes)

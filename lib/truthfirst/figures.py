@@ -8,10 +8,13 @@ Figures of mechanisms and environments are drawn here, the others in figures_*.p
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -47,7 +50,7 @@ from .figure_style import (
 )
 from .paths import FIGURES, RESULTS
 from .records import canonical_json, content_hash, write_atomic
-from .runs import current_run
+from .runs import RUN_VARIABLE, current_run
 from .study.stats import bootstrap_mean
 
 
@@ -255,6 +258,11 @@ FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
 }
 
 
+STUDY_RUN = re.compile(
+    r"\w+(-preset=\w+)?-[0-9a-f]+"
+)  # a run's id names every parameter that is not the default
+
+
 # --- storing ----------------------------------------------------------------------------------------------
 def draw(name: str, frame: pd.DataFrame) -> Figure:
     """Draw the figure `name` from its frame, in the house style."""
@@ -270,27 +278,37 @@ def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None
     """Store the frame, draw it, and write figures/NAME.png, .svg and .json; return the Figure.
 
     parameters   of the study that made the frame; they stand in the sidecar with the run's id.
+
+    A run that sets any parameter beside the preset is an exploration: its frames and figures go to its own run folder
+    (results/, figures/), and the study's stay as they are.
     """
     figure = draw(name, frame)
+    results, figures = _folders()
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
-    write_atomic(RESULTS / f"{name}.parquet", buffer.getvalue())
-    _write(
-        name,
-        figure,
-        frame,
-        {"parameters": dict(parameters or {}), "run": current_run()},
-    )
+    write_atomic(results / f"{name}.parquet", buffer.getvalue())
+    _write(name, figure, frame, {"parameters": dict(parameters or {}), "run": current_run()}, figures)
     return figure
 
 
-def _write(name: str, figure: Figure, frame: pd.DataFrame, origin: Mapping[str, Any]) -> None:
+def _folders() -> tuple[Path, Path]:
+    """Return where frames and figures go: the shared folders, or those of an exploring run."""
+    folder = os.environ.get(RUN_VARIABLE)
+    if folder and not STUDY_RUN.fullmatch(Path(folder).name):
+        return Path(folder) / "results", Path(folder) / "figures"
+    return RESULTS, FIGURES
+
+
+def _write(
+    name: str, figure: Figure, frame: pd.DataFrame, origin: Mapping[str, Any], folder: Path | None = None
+) -> None:
     """Write PNG, SVG and sidecar without dates, so that equal frames give equal bytes."""
+    folder = folder or FIGURES
     with mpl.rc_context(STYLE):
         for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
             buffer = BytesIO()
             figure.savefig(buffer, format=suffix, dpi=160, metadata=metadata)
-            write_atomic(FIGURES / f"{name}.{suffix}", buffer.getvalue())
+            write_atomic(folder / f"{name}.{suffix}", buffer.getvalue())
     sidecar = {
         "figure": name,
         "data": f"data/results/{name}.parquet",
@@ -302,7 +320,7 @@ def _write(name: str, figure: Figure, frame: pd.DataFrame, origin: Mapping[str, 
         "matplotlib": mpl.__version__,
         **origin,
     }
-    write_atomic(FIGURES / f"{name}.json", json.dumps(sidecar, indent=2, sort_keys=True) + "\n")
+    write_atomic(folder / f"{name}.json", json.dumps(sidecar, indent=2, sort_keys=True) + "\n")
 
 
 def redraw(names: Sequence[str] | None = None) -> dict[str, str]:
