@@ -13,22 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-# Okabe and Ito, "Color universal design", 2008
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK, GREY = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-    "#8A8A8A",
-)
-
-
-def _canvas(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+from .figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, canvas
 
 
 def corpus_yield(frame: pd.DataFrame) -> Figure:
@@ -43,7 +28,7 @@ def corpus_yield(frame: pd.DataFrame) -> Figure:
     setters = setters if len(setters) == 1 else [name for name in setters if name != "all"]
     rows = {d: list(dict.fromkeys(frame.loc[frame["dimension"] == d, "value"])) for d in dimensions}
     most = max(map(len, rows.values()))
-    figure, axes = _canvas(1, len(dimensions), 2.9 * len(dimensions), 0.2 * most + 1.6)
+    figure, axes = canvas(1, len(dimensions), 2.9 * len(dimensions), 0.2 * most + 1.6)
     least = min(0.95, float(frame["low"].min()) - 0.02)  # one scale for all panels; n stands right of 1
     beyond = 1 + 0.04 * (1 - least)
     for axis, dimension in zip(axes[0], dimensions, strict=True):
@@ -88,7 +73,7 @@ def corpus_costs(frame: pd.DataFrame) -> Figure:
 
     frame: solvefirst.build_report.costs. A cost of exactly 0 is written, since a logarithmic axis cannot show it.
     """
-    figure, axes = _canvas(1, 2, 9.2, 0.42 * frame["builder"].nunique() + 1.9)
+    figure, axes = canvas(1, 2, 9.2, 0.42 * frame["builder"].nunique() + 1.9)
     labels = {"seconds": "CPU seconds per environment", "dollars": "US dollars per environment"}
     for axis, (measure, label) in zip(axes[0], labels.items(), strict=True):
         cells = frame[frame["measure"] == measure].reset_index(drop=True)
@@ -134,7 +119,7 @@ def corpus_diversity(frame: pd.DataFrame) -> Figure:
 
     frame: solvefirst.diversity.diversity_frame.
     """
-    figure, axes = _canvas(2, 2, 9.6, 6.6)
+    figure, axes = canvas(2, 2, 9.6, 6.6)
     of = {str(name): group for name, group in frame.groupby("measure", sort=False)}
     _topics(axes[0][0], of)
     close = of["nearest"]
@@ -186,7 +171,7 @@ def decontamination(frame: pd.DataFrame) -> Figure:
     frame: solvefirst.decontaminate.overlaps.
     """
     sets = list(dict.fromkeys(frame["set"]))
-    figure, axes = _canvas(1, 2, 10.4, 3.6)
+    figure, axes = canvas(1, 2, 10.4, 3.6)
     left, right = axes[0]
     x = np.arange(len(sets))
     for offset, (column, colour) in enumerate((("shared_13", RED), ("shared_8", ORANGE))):

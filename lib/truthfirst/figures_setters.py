@@ -13,7 +13,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-BLUE, GREY = "#0072B2", "#8A8A8A"  # Okabe and Ito, "Color universal design", 2008, and a grey
+from .figure_style import BLUE, GREY
+
 PUBLISHED = {
     "dollars": (0.02, 0.05),
     "seconds": (30.0, 30.0),

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-# Okabe and Ito, "Color universal design", 2008
-BLACK, ORANGE, GREEN, BLUE, RED, GREY = "#000000", "#E69F00", "#009E73", "#0072B2", "#D55E00", "#8A8A8A"
+from .figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, RED
+
 PEER_STYLES = {
     "ours": (BLUE, "o"),
     "PuLP + HiGHS": (ORANGE, "s"),

@@ -110,10 +110,15 @@ def prove_all(families: list[str], seeds: int, workers: int, store: Path) -> pd.
         append_jsonl(store, row)
         rows.append(row)
     frame = pd.DataFrame(rows).sort_values(["family", "size", "seed"]).reset_index(drop=True)
+    _store("certify", frame)
+    return frame
+
+
+def _store(name: str, frame: pd.DataFrame) -> None:
+    """Write a result frame, whole or not at all."""
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
-    write_atomic(paths.RESULTS / "certify.parquet", buffer.getvalue())
-    return frame
+    write_atomic(paths.RESULTS / f"{name}.parquet", buffer.getvalue())
 
 
 def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, str]:
@@ -177,9 +182,7 @@ def kill_all(families: list[str], workers: int, store: Path) -> pd.DataFrame:
         append_jsonl(store, table)
         tables.append(table)
     frame = pd.DataFrame([row | {"size": table["size"]} for table in tables for row in table["rows"]])
-    buffer = BytesIO()
-    frame.to_parquet(buffer, index=False)
-    write_atomic(paths.RESULTS / "kill_table.parquet", buffer.getvalue())
+    _store("kill_table", frame)
     return frame
 
 
