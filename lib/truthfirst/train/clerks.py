@@ -1,0 +1,107 @@
+"""Transcripts to learn from: written-out answers, and clerks of whom few play well.
+
+A base model in the source writes a good plan when everything stands before it, and plays badly when it has to ask and
+act. The tiny base gets both halves from supervision:
+
+    answer     form F: the optimal plan of the instance
+    careful    forms I and A: asks every figure that the budget affords, then acts on an optimal plan
+    careless   asks a random part of the figures, in any order, then decides at random among the permitted actions;
+               now and then a call is refused, and some leave before the end
+
+The share of careful clerks sets how well the base acts; training has to find and keep what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..solvefirst.environment import Environment, InstanceEpisode
+from ..solvefirst.families.base import Action
+from ..solvefirst.realize.tools import Probe
+from ..solvefirst.references import POLICIES
+from ..types import Form
+
+DONE = "Done."
+Messages = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How clerks are drawn.
+
+    careful   share of clerks who play well
+    fumble    chance that a careless clerk's decision is one that cannot be permitted
+    leave     chance, before each decision, that a careless clerk goes home
+    """
+
+    careful: float = 0.25
+    fumble: float = 0.03
+    leave: float = 0.02
+
+
+def answer(environment: Environment) -> Messages:
+    """Return the conversation of form F with the optimal plan as its answer."""
+    plan = environment.episode(Form.WRITTEN).write_plan(environment.solution.plan)
+    return [*map(dict, environment.view(Form.WRITTEN).prompt), {"role": "assistant", "content": plan}]
+
+
+def clerk(environment: Environment, form: Form, habits: Habits, rng: np.random.Generator) -> Messages:
+    """Return the conversation of one clerk drawn by `habits`, in form I or A."""
+    episode = environment.episode(form)
+    messages: Messages = [dict(message) for message in episode.view.prompt]
+    play = _careful if rng.random() < habits.careful else _careless
+
+    def act(name: str, arguments: dict[str, Any]) -> None:
+        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        messages.append({"role": "tool", "name": name, "content": episode.call(name, arguments)})
+
+    play(episode, habits, rng, act)
+    messages.append({"role": "assistant", "content": DONE})
+    return messages
+
+
+Act = Callable[[str, dict[str, Any]], None]
+
+
+def _careful(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator, act: Act) -> None:
+    decide = POLICIES["probe-all"].decide
+    while not episode.done:
+        choice = decide(episode.position(), rng)
+        if choice is None:
+            return
+        act(*episode.write(choice))
+
+
+def _careless(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator, act: Act) -> None:
+    position = episode.position()
+    unknown = [key for key in position.family.probe_keys(position.public) if key not in position.known]
+    spare = max(0, episode.turns_left - position.family.horizon(position.public))
+    asked = int(rng.integers(0, min(spare, len(unknown)) + 1))
+    for i in rng.permutation(len(unknown))[:asked]:
+        act(*episode.write(Probe(unknown[int(i)])))
+    while not episode.done and rng.random() >= habits.leave:
+        position = episode.position()
+        action = _any_action(episode, rng)
+        if action is None:
+            return
+        name, arguments = episode.write(action)
+        numbers = [key for key, value in arguments.items() if isinstance(value, int)]
+        if numbers and rng.random() < habits.fumble:
+            arguments = arguments | {numbers[-1]: arguments[numbers[-1]] + int(rng.integers(5, 20))}
+        act(name, arguments)
+
+
+def _any_action(episode: InstanceEpisode, rng: np.random.Generator) -> Action | None:
+    """Return a uniformly random permitted action; None when nothing is left to decide."""
+    position = episode.position()
+    moves = [move for move in position.family.legal(position.public, position.state) if len(move)]
+    if not moves:
+        return None
+    sizes = np.array([len(move) for move in moves], dtype=float)
+    move = moves[int(rng.choice(len(moves), p=sizes / sizes.sum()))]
+    return Action(move.verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices))

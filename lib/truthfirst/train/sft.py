@@ -1,0 +1,145 @@
+"""Supervised training of a causal language model on conversations: the loss falls on what the assistant wrote.
+
+Transformers' own Trainer does the work (resume, logging, progress bar). Batches are drawn from one kind of
+conversation at a time, a kind being whatever the caller keeps apart (here the forms F, I and A): a written-out answer
+has a dozen tokens and a transcript fifty, and a mean over both would drown the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, Sampler
+from transformers import Trainer, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from ..streams import stream
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One conversation: token ids, 1 where the assistant wrote, and its kind."""
+
+    ids: list[int]
+    mask: list[int]
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How to train: optimizer steps, conversations a batch, peak learning rate (cosine), share of steps to warm up."""
+
+    steps: int = 4_000
+    batch: int = 64
+    learning_rate: float = 1e-3
+    warmup: float = 0.05
+    save_every: int = 500
+
+
+class _Rows(Dataset):
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.samples[index]
+
+
+class ByKind(Sampler[list[int]]):
+    """Batches of one kind each; how often a kind comes up is its weight.
+
+    The batch of step t depends on (seed, t) alone, so that a resumed run sees what an unbroken one would have seen.
+    """
+
+    def __init__(
+        self, kinds: Sequence[str], weights: dict[str, float], batch: int, steps: int, seed: int
+    ) -> None:
+        self.members = {
+            kind: [i for i, one in enumerate(kinds) if one == kind] for kind in sorted(set(kinds))
+        }
+        missing = sorted(set(self.members) ^ set(weights))
+        if missing:
+            raise ValueError(f"weights {weights} do not fit the kinds {sorted(self.members)}: see {missing}")
+        self.weights, self.batch, self.steps, self.seed = weights, batch, steps, seed
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        kinds = list(self.members)
+        total = sum(self.weights[kind] for kind in kinds)
+        for step in range(self.steps):
+            rng = stream(self.seed, "batch", step)
+            kind = kinds[int(rng.choice(len(kinds), p=[self.weights[kind] / total for kind in kinds]))]
+            rows = self.members[kind]
+            yield [rows[int(i)] for i in rng.integers(0, len(rows), self.batch)]
+
+
+def collate(samples: Sequence[Sample], pad: int) -> dict[str, torch.Tensor]:
+    """Return input_ids, attention_mask and labels, right-padded, each (batch, longest)."""
+    longest = max(len(sample.ids) for sample in samples)
+    ids = torch.full((len(samples), longest), pad)
+    labels = torch.full((len(samples), longest), -100)
+    attention = torch.zeros((len(samples), longest), dtype=torch.long)
+    for row, sample in enumerate(samples):
+        n = len(sample.ids)
+        ids[row, :n] = torch.tensor(sample.ids)
+        attention[row, :n] = 1
+        labels[row, :n] = torch.where(torch.tensor(sample.mask, dtype=torch.bool), ids[row, :n], -100)
+    return {"input_ids": ids, "attention_mask": attention, "labels": labels}
+
+
+class _Supervised(Trainer):
+    sampler: ByKind
+
+    def get_train_dataloader(self) -> Any:
+        pad = self.processing_class.pad_token_id
+        return torch.utils.data.DataLoader(
+            self.train_dataset, batch_sampler=self.sampler, collate_fn=lambda rows: collate(rows, pad)
+        )
+
+
+def train(
+    model: Any,
+    tokenizer: Any,
+    samples: Sequence[Sample],
+    weights: dict[str, float],
+    schedule: Schedule,
+    seed: int,
+    folder: Path,
+    *,
+    progress: bool = True,
+) -> list[dict[str, float]]:
+    """Train `model` in place; return the logged losses. Resumes from the last checkpoint in `folder`."""
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=schedule.steps,
+        per_device_train_batch_size=schedule.batch,
+        learning_rate=schedule.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=round(schedule.warmup * schedule.steps),
+        weight_decay=0.01,
+        adam_beta2=0.95,
+        max_grad_norm=1.0,
+        logging_steps=50,
+        save_steps=schedule.save_every,
+        save_total_limit=1,
+        seed=seed,
+        use_cpu=not torch.cuda.is_available(),
+        report_to="none",
+        disable_tqdm=not progress,
+        remove_unused_columns=False,
+    )
+    trainer = _Supervised(
+        model=model, args=arguments, train_dataset=_Rows(samples), processing_class=tokenizer
+    )
+    trainer.sampler = ByKind([s.kind for s in samples], weights, schedule.batch, schedule.steps, seed)
+    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
