@@ -1,4 +1,4 @@
-"""Supervised training: batches of one kind, loss on what the assistant wrote, and a resumed run like an unbroken one."""
+"""Supervised training: batches of one kind, loss on what the assistant wrote, and resuming."""
 
 from __future__ import annotations
 
@@ -6,22 +6,44 @@ import pytest
 import torch
 
 from truthfirst.train import tiny
-from truthfirst.train.sft import ByKind, Sample, Schedule, collate, train
+from truthfirst.train.sft import ByKind, Sample, Schedule, collate, load_samples, save_samples, train
+
+
+def samples_of(kinds: str, length: int = 3) -> list[Sample]:
+    return [Sample([5] * length, [0] + [1] * (length - 1), kind) for kind in kinds]
 
 
 def test_batches_are_of_one_kind_and_seeded() -> None:
-    kinds = ["F", "A"] * 20
-    batches = list(ByKind(kinds, {"F": 3.0, "A": 1.0}, batch=8, steps=200, seed=1))
-    assert all(len({kinds[i] for i in batch}) == 1 for batch in batches)
-    share = sum(kinds[batch[0]] == "F" for batch in batches) / len(batches)
+    samples = samples_of("FA" * 20)
+    schedule = Schedule(steps=200, batch=8)
+    batches = list(ByKind(samples, {"F": 3.0, "A": 1.0}, schedule, seed=1))
+    assert all(len({samples[i].kind for i in batch}) == 1 for batch in batches)
+    assert {len(batch) for batch in batches} == {8}
+    share = sum(samples[batch[0]].kind == "F" for batch in batches) / len(batches)
     assert 0.65 < share < 0.85
-    assert batches == list(ByKind(kinds, {"F": 3.0, "A": 1.0}, batch=8, steps=200, seed=1))
-    assert batches != list(ByKind(kinds, {"F": 3.0, "A": 1.0}, batch=8, steps=200, seed=2))
+    assert batches == list(ByKind(samples, {"F": 3.0, "A": 1.0}, schedule, seed=1))
+    assert batches != list(ByKind(samples, {"F": 3.0, "A": 1.0}, schedule, seed=2))
+
+
+def test_long_conversations_come_in_smaller_batches() -> None:
+    samples = samples_of("F" * 20, length=50) + samples_of("F" * 20, length=200)
+    schedule = Schedule(steps=30, batch=8, tokens=700)
+    for batch in ByKind(samples, {"F": 1.0}, schedule, seed=0):
+        longest = max(len(samples[i].ids) for i in batch)
+        assert longest * len(batch) <= 700
+    huge = ByKind(samples_of("F", length=5_000), {"F": 1.0}, schedule, seed=0)
+    assert huge.batch(0) == [0]  # one conversation is always taken
 
 
 def test_weights_must_fit_the_kinds() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        ByKind(["F"], {"F": 1.0, "A": 1.0}, batch=1, steps=1, seed=0)
+        ByKind(samples_of("F"), {"F": 1.0, "A": 1.0}, Schedule(), seed=0)
+
+
+def test_conversations_are_kept(tmp_path) -> None:
+    samples = [Sample([1, 2, 3], [0, 1, 1], "F"), Sample([4], [0], "A")]
+    save_samples(tmp_path / "samples.parquet", samples)
+    assert load_samples(tmp_path / "samples.parquet") == samples
 
 
 def test_loss_falls_on_the_masked_tokens_only() -> None:

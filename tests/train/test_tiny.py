@@ -1,4 +1,4 @@
-"""The tiny policy's tokenizer and model: constant text is cheap, and nothing merges across what is given and written."""
+"""The tiny policy: constant text is cheap, and nothing merges across what is given and what is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ RECIPE = BaseRecipe(families=("rationing", "pricing"), instances=12)
 
 @pytest.fixture(scope="module")
 def talks():
-    return [talk for family in RECIPE.families for talk in dialogues(RECIPE, family, range(RECIPE.instances))]
+    return [
+        talk
+        for family in RECIPE.families
+        for talk in dialogues(RECIPE, family, "nano", range(RECIPE.instances))
+    ]
 
 
 @pytest.fixture(scope="module")

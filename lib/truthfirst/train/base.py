@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,20 @@ from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
 from .. import paths
+from ..interrupts import INTERRUPTED, STOPPED, terminable
 from ..solvefirst.candidates import Recipe, build_candidate
-from ..solvefirst.families import ROLES
+from ..solvefirst.families import FAMILIES, ROLES
 from ..streams import derive, stream
 from ..types import Form
 from . import sft, tiny
+from .checks import SetupError, load_policy
 from .clerks import Habits, Messages, answer, clerk
 from .evaluate import evaluate, instances, policy
 
 TRAINED = tuple(name for name, role in ROLES.items() if role == "trained")
+OTHER = "other"
+CHUNK = 250  # instances a process writes at a time
+OTHERS = (*((name, "nano", 600) for name in FAMILIES if name not in TRAINED), ("rationing", "nano16", 2_000))
 Dialogue = tuple[Messages, list[dict[str, Any]] | None, str]  # messages, tools, form
 
 
@@ -38,65 +44,94 @@ Dialogue = tuple[Messages, list[dict[str, Any]] | None, str]  # messages, tools,
 class BaseRecipe:
     """What builds a base checkpoint.
 
-    families   trained on; instances: of each family's train stream, at `size`
-    weights    how often a batch is of form F, I or A
+    families   that training will be about; instances: of each one's train stream, at `size`
+    others     (family, size, instances) seen a little, so that the base can be measured there too
+    weights    how often a batch is of form F, I or A, or about the others
+    start      name of a checkpoint beside this one to go on from, with its tokenizer and shape; None begins afresh
     """
 
     families: tuple[str, ...] = TRAINED
     size: str = "nano"
-    instances: int = 12_000
-    weights: dict[str, float] = field(default_factory=lambda: {"F": 0.5, "I": 0.2, "A": 0.3})
+    instances: int = 8_000
+    others: tuple[tuple[str, str, int], ...] = OTHERS
+    weights: dict[str, float] = field(default_factory=lambda: {"F": 0.5, "I": 0.12, "A": 0.25, OTHER: 0.13})
     habits: Habits = field(default_factory=Habits)
     shape: tiny.Shape = field(default_factory=tiny.Shape)
     schedule: sft.Schedule = field(default_factory=sft.Schedule)
+    start: str | None = None
     seed: int = 0
 
 
-def dialogues(recipe: BaseRecipe, family: str, indices: Sequence[int]) -> list[Dialogue]:
+# What the command builds by name. tiny-long goes on where tiny-base ends, to the 16 decisions of the study of credit.
+CHECKPOINTS: dict[str, BaseRecipe] = {
+    "tiny-base": BaseRecipe(),
+    "tiny-long": BaseRecipe(
+        families=("rationing",),
+        size="nano16",
+        instances=5_000,
+        others=(("rationing", "nano", 1_000),),
+        weights={"F": 0.4, "I": 0.35, "A": 0.1, OTHER: 0.15},
+        schedule=sft.Schedule(steps=900, learning_rate=7e-4),
+        start="tiny-base",
+    ),
+}
+
+
+def dialogues(recipe: BaseRecipe, family: str, size: str, indices: Sequence[int]) -> list[Dialogue]:
     """Return the conversations of some instances: an answer and one clerk in each of the forms I and A."""
     found: list[Dialogue] = []
     for index in indices:
-        world = build_candidate(Recipe(family, recipe.size, seed=recipe.seed, index=index, setter="terse"))
+        world = build_candidate(Recipe(family, size, seed=recipe.seed, index=index, setter="terse"))
         if world.solution.span < world.solution.required_margin:
             continue
         found.append((answer(world), None, str(Form.WRITTEN)))
         tools = [schema.openai() for schema in world.view(Form.AGENTIC).tools]
         for form in (Form.INFORMED, Form.AGENTIC):
-            rng = stream(recipe.seed, "clerk", family, recipe.size, index, str(form))
+            rng = stream(recipe.seed, "clerk", family, size, index, str(form))
             found.append((clerk(world, form, recipe.habits, rng), tools, str(form)))
     return found
 
 
-def read_all(recipe: BaseRecipe, workers: int, progress: bool = True) -> tuple[Any, list[sft.Sample]]:
-    """Return the tokenizer and every conversation in its tokens."""
-    size = 250
-    chunks = [
-        (family, range(first, min(first + size, recipe.instances)))
-        for first in range(0, recipe.instances, size)
-        for family in recipe.families
-    ]
-    first = [dialogues(recipe, family, range(150)) for family in recipe.families]
+def make_tokenizer(recipe: BaseRecipe) -> Any:
+    """Return the tokenizer whose phrases are those of the first conversations of every family."""
     plain = tiny.build_tokenizer([])
-    texts = [
-        plain.apply_chat_template(messages, tools=tools, tokenize=False)
-        for part in first
-        for messages, tools, _ in part
+    first = [(family, recipe.size, recipe.instances) for family in recipe.families]
+    talks = [
+        talk
+        for family, size, number in (*first, *recipe.others)
+        for talk in dialogues(recipe, family, size, range(min(60, number)))
     ]
-    tokenizer = tiny.build_tokenizer(texts)
-    jobs = (delayed(_encoded)(recipe, tokenizer, *chunk) for chunk in chunks)
+    return tiny.build_tokenizer(
+        plain.apply_chat_template(messages, tools=tools, tokenize=False) for messages, tools, _ in talks
+    )
+
+
+def read_all(recipe: BaseRecipe, tokenizer: Any, workers: int, progress: bool = True) -> list[sft.Sample]:
+    """Return every conversation in its tokens."""
+    wanted = [(family, recipe.size, recipe.instances, False) for family in recipe.families]
+    wanted += [(*other, True) for other in recipe.others]
+    jobs = [
+        (family, size, range(first, min(first + CHUNK, number)), other)
+        for family, size, number, other in wanted
+        for first in range(0, number, CHUNK)
+    ]
     parts = tqdm(
-        Parallel(n_jobs=workers, return_as="generator")(jobs),
-        total=len(chunks),
+        Parallel(n_jobs=workers, return_as="generator")(
+            delayed(_encoded)(recipe, tokenizer, *job) for job in jobs
+        ),
+        total=len(jobs),
         desc="transcripts",
         disable=not progress,
     )
-    return tokenizer, [sample for part in parts for sample in part]
+    return [sample for part in parts for sample in part]
 
 
-def _encoded(recipe: BaseRecipe, tokenizer: Any, family: str, indices: Sequence[int]) -> list[sft.Sample]:
+def _encoded(
+    recipe: BaseRecipe, tokenizer: Any, family: str, size: str, indices: Sequence[int], other: bool
+) -> list[sft.Sample]:
     return [
-        sft.Sample(*tiny.encode(tokenizer, messages, tools), form)
-        for messages, tools, form in dialogues(recipe, family, indices)
+        sft.Sample(*tiny.encode(tokenizer, messages, tools), OTHER if other else form)
+        for messages, tools, form in dialogues(recipe, family, size, indices)
     ]
 
 
@@ -111,8 +146,18 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
             f"{work} holds an unfinished build of another recipe: remove it or choose another folder"
         )
     kept.write_text(stated, encoding="utf-8")
-    tokenizer, samples = read_all(recipe, workers, progress)
-    model = tiny.build_model(tokenizer, recipe.shape, derive(recipe.seed, "weights") % 2**32)
+    if recipe.start is None:
+        tokenizer = make_tokenizer(recipe)
+        model = tiny.build_model(tokenizer, recipe.shape, derive(recipe.seed, "weights") % 2**32)
+    else:
+        model, tokenizer = load_policy(str(folder.parent / recipe.start))
+    written = work / "samples.parquet"
+    if written.exists():
+        samples = sft.load_samples(written)
+    else:
+        samples = read_all(recipe, tokenizer, workers, progress)
+        sft.save_samples(written, samples)
+    torch.set_num_threads(workers)
     losses = sft.train(
         model,
         tokenizer,
@@ -138,6 +183,7 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
     model.to(dtype).save_pretrained(work)
     tokenizer.save_pretrained(work)
     shutil.rmtree(work / "steps", ignore_errors=True)
+    written.unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder)
     work.rename(folder)
@@ -145,20 +191,38 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the base checkpoint from the command line."""
+    """Build a checkpoint from the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m truthfirst.train.base", description=__doc__.partition("\n")[0]
+        prog="python -m truthfirst.train.base", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--folder", type=Path, default=paths.HOME / "data" / "checkpoints" / "tiny-base")
-    parser.add_argument("--workers", type=int, default=2, help="processes that write transcripts")
-    parser.add_argument("--steps", type=int, default=None, help="fewer steps for a trial")
-    parser.add_argument("--instances", type=int, default=None, help="fewer instances for a trial")
+    parser.add_argument("name", nargs="?", default="tiny-base", choices=sorted(CHECKPOINTS))
+    parser.add_argument(
+        "--folder", type=Path, default=paths.HOME / "data" / "checkpoints", help="where it goes"
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="processes that write transcripts, threads that train"
+    )
+    parser.add_argument("--steps", type=int, default=None, help="fewer steps, for a trial")
+    parser.add_argument("--instances", type=int, default=None, help="fewer instances, for a trial")
     given = parser.parse_args(arguments)
-    recipe = BaseRecipe()
-    changes = {} if given.instances is None else {"instances": given.instances}
+    recipe = CHECKPOINTS[given.name]
+    if given.instances is not None:
+        recipe = replace(
+            recipe,
+            instances=given.instances,
+            others=tuple((*o[:2], min(o[2], given.instances)) for o in recipe.others),
+        )
     if given.steps is not None:
-        changes["schedule"] = sft.Schedule(steps=given.steps)
-    frame = build(BaseRecipe(**(changes)), given.folder, workers=given.workers)  # type: ignore[arg-type]
+        recipe = replace(recipe, schedule=replace(recipe.schedule, steps=given.steps))
+    try:
+        with terminable():
+            frame = build(recipe, given.folder / given.name, workers=given.workers)
+    except KeyboardInterrupt:
+        print(STOPPED, file=sys.stderr)
+        return INTERRUPTED
+    except (SetupError, ValueError) as error:
+        print(f"base: {error}", file=sys.stderr)
+        return 2
     print(frame.groupby(["family", "form"])["reward"].agg(["mean", "size"]).round(3).to_string())
     return 0
 

@@ -7,16 +7,19 @@ has a dozen tokens and a transcript fifty, and a mean over both would drown the 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch.utils.data import Dataset, Sampler
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from ..records import write_atomic
 from ..streams import stream
 
 
@@ -29,12 +32,33 @@ class Sample:
     kind: str
 
 
+def save_samples(path: Path, samples: Sequence[Sample]) -> None:
+    """Write conversations to a file that `load_samples` reads."""
+    table = pd.DataFrame([asdict(sample) for sample in samples])
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    write_atomic(path, buffer.getvalue())
+
+
+def load_samples(path: Path) -> list[Sample]:
+    """Read conversations."""
+    table = pd.read_parquet(path)
+    rows = zip(table["ids"], table["mask"], table["kind"], strict=True)
+    return [Sample(ids.tolist(), mask.tolist(), kind) for ids, mask, kind in rows]
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How to train: optimizer steps, conversations a batch, peak learning rate (cosine), share of steps to warm up."""
+    """How to train.
 
-    steps: int = 4_000
+    steps          optimizer steps; warmup: share of them in which the learning rate rises, then it falls by a cosine
+    batch          conversations a batch at most
+    tokens         of a batch at most, padding counted: long conversations come in smaller batches
+    """
+
+    steps: int = 3_000
     batch: int = 64
+    tokens: int = 6_144
     learning_rate: float = 1e-3
     warmup: float = 0.05
     save_every: int = 500
@@ -58,27 +82,38 @@ class ByKind(Sampler[list[int]]):
     """
 
     def __init__(
-        self, kinds: Sequence[str], weights: dict[str, float], batch: int, steps: int, seed: int
+        self, samples: Sequence[Sample], weights: dict[str, float], schedule: Schedule, seed: int
     ) -> None:
+        kinds = [sample.kind for sample in samples]
         self.members = {
             kind: [i for i, one in enumerate(kinds) if one == kind] for kind in sorted(set(kinds))
         }
         missing = sorted(set(self.members) ^ set(weights))
         if missing:
             raise ValueError(f"weights {weights} do not fit the kinds {sorted(self.members)}: see {missing}")
-        self.weights, self.batch, self.steps, self.seed = weights, batch, steps, seed
+        self.lengths = [len(sample.ids) for sample in samples]
+        self.weights, self.schedule, self.seed = weights, schedule, seed
 
     def __len__(self) -> int:
-        return self.steps
+        return self.schedule.steps
 
     def __iter__(self) -> Iterator[list[int]]:
+        return map(self.batch, range(len(self)))
+
+    def batch(self, step: int) -> list[int]:
+        """Return the rows of one step."""
+        rng = stream(self.seed, "batch", step)
         kinds = list(self.members)
         total = sum(self.weights[kind] for kind in kinds)
-        for step in range(self.steps):
-            rng = stream(self.seed, "batch", step)
-            kind = kinds[int(rng.choice(len(kinds), p=[self.weights[kind] / total for kind in kinds]))]
-            rows = self.members[kind]
-            yield [rows[int(i)] for i in rng.integers(0, len(rows), self.batch)]
+        kind = kinds[int(rng.choice(len(kinds), p=[self.weights[kind] / total for kind in kinds]))]
+        rows, longest = [], 0
+        for i in rng.integers(0, len(self.members[kind]), self.schedule.batch):
+            row = self.members[kind][int(i)]
+            longest = max(longest, self.lengths[row])
+            if rows and longest * (len(rows) + 1) > self.schedule.tokens:
+                break
+            rows.append(row)
+        return rows
 
 
 def collate(samples: Sequence[Sample], pad: int) -> dict[str, torch.Tensor]:
@@ -129,7 +164,7 @@ def train(
         max_grad_norm=1.0,
         logging_steps=50,
         save_steps=schedule.save_every,
-        save_total_limit=1,
+        save_total_limit=2,
         seed=seed,
         use_cpu=not torch.cuda.is_available(),
         report_to="none",
@@ -139,7 +174,7 @@ def train(
     trainer = _Supervised(
         model=model, args=arguments, train_dataset=_Rows(samples), processing_class=tokenizer
     )
-    trainer.sampler = ByKind([s.kind for s in samples], weights, schedule.batch, schedule.steps, seed)
+    trainer.sampler = ByKind(samples, weights, schedule, seed)
     last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
     trainer.train(resume_from_checkpoint=last)
     return [entry for entry in trainer.state.log_history if "loss" in entry]

@@ -1,0 +1,122 @@
+"""Training as an experiment: a cell is trained, measured, stored once, and read back; gap arithmetic by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from truthfirst.study import learning
+from truthfirst.train import tiny
+from truthfirst.train.base import BaseRecipe, make_tokenizer
+from truthfirst.train.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A base checkpoint that knows nothing."""
+    checkpoints = tmp_path_factory.mktemp("checkpoints")
+    folder = checkpoints / "tiny-base"
+    tokenizer = make_tokenizer(BaseRecipe(families=("rationing",), others=(), instances=6))
+    tiny.build_model(tokenizer, tiny.Shape(layers=1, hidden=16, heads=2), seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return checkpoints
+
+
+@pytest.fixture(scope="module")
+def cell():
+    plan = Plan(
+        steps=2, group_size=2, groups=2, updates=1, report_to="none", message_tokens=8, answer_tokens=8
+    )
+    return learning.Cell(
+        study="test", arm="outcome", families=("rationing",), held_out=2, forms=("A",), plan=plan
+    )
+
+
+@pytest.fixture(scope="module")
+def result(base, cell, tmp_path_factory):
+    return learning.run_cell(cell, tmp_path_factory.mktemp("cell"), checkpoints=base)
+
+
+def test_a_cell_is_measured_before_and_after_on_the_same_instances(result) -> None:
+    scores = result.scores
+    assert set(scores["policy"]) == {"base", "trained"}
+    ids = [set(scores[scores["policy"] == name]["environment"]) for name in ("base", "trained")]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 2
+    assert set(scores["form"]) == {"F", "I", "A"}
+    assert list(result.history["step"]) == [1, 2]
+
+
+def test_training_instances_are_not_those_held_out(cell, result) -> None:
+    trained_on = {row["instance"] for row in learning.tasks_of(cell).rows}
+    assert all('"split":"train"' in key for key in trained_on)
+    assert all(f'"index":{learning.UNTOUCHED // 1000}' in key for key in trained_on)  # beyond the base's
+
+
+def test_a_finished_cell_is_read_back(base, cell, result, tmp_path_factory, monkeypatch) -> None:
+    from truthfirst.train import run
+
+    folder = next(path.parent for path in tmp_path_factory.getbasetemp().rglob("finished.json"))
+    monkeypatch.setattr(run, "train", lambda *a, **k: pytest.fail("trained again"))
+    again = learning.run_cell(cell, folder, checkpoints=base)
+    pd.testing.assert_frame_equal(again.scores, result.scores)
+
+
+def test_a_result_is_stored_once(result, tmp_path) -> None:
+    learning.store(result, tmp_path)
+    first = pd.read_parquet(tmp_path / "training_scores.parquet")
+    learning.store(result, tmp_path)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "training_scores.parquet"), first)
+    assert set(first["role"]) == {"trained"}
+    history = pd.read_parquet(tmp_path / "training.parquet")
+    assert list(history["samples"]) == [4, 8]
+
+
+def rows(policy: str, form: str, reward: float) -> dict[str, object]:
+    return {
+        "study": "s", "arm": "a", "seed": 0, "policy": policy, "form": form, "reward": reward, "probes": 0
+    }  # fmt: skip
+
+
+def test_gaps_closed_are_the_sources() -> None:
+    """The arithmetic of the source, on its own numbers: 84% of the stateful gap and 77% of the whole one."""
+    table = [("base", 0.962, 0.231, 0.204), ("trained", 0.992, 0.875, 0.815)]
+    frame = pd.DataFrame(
+        [
+            rows(name, form, value)
+            for name, *values in table
+            for form, value in zip("FIA", values, strict=True)
+        ]
+    )
+    found = learning.gaps(frame).iloc[0]
+    assert found["closed_FI"] == pytest.approx(0.84, abs=0.005)
+    assert found["closed_FA"] == pytest.approx(0.77, abs=0.005)
+    assert found["gain_A"] == pytest.approx(0.611)
+
+
+def test_samples_to_reach_is_null_where_it_never_was() -> None:
+    frame = pd.DataFrame(
+        {
+            "arm": ["x"] * 4 + ["y"] * 4, "seed": 0, "trained_forms": "I", "size": "nano",
+            "step": [1, 2, 3, 4] * 2, "samples": [10, 20, 30, 40] * 2, "score/I": [0.5, 0.9, 0.9, 0.9] + [0.1] * 4,
+        }
+    )  # fmt: skip
+    found = learning.samples_to_reach(learning.with_decisions(frame), 0.85, window=2).set_index("arm")
+    assert found.loc["x", "samples"] == 30
+    assert pd.isna(found.loc["y", "samples"])
+
+
+def test_every_cell_of_the_stored_grid_can_be_read() -> None:
+    cells = learning.read_grid(learning.paths.HOME / "data" / "grids" / "training.yaml")
+    assert len({cell.id for cell in cells}) == len(cells) == 3 + 18
+    assert all(cell.plan.seed == cell.seed for cell in cells)
+
+
+def test_a_wrong_grid_names_what_is_wrong(tmp_path) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text("s: {arms: [magic], seeds: [0], sizes: [nano]}")
+    with pytest.raises(ValueError, match="unknown arm 'magic'"):
+        learning.read_grid(path)
+    path.write_text("s: {arms: [outcome], seed: [0], sizes: [nano]}")
+    with pytest.raises(ValueError, match=r"unknown entries \['seed'\]"):
+        learning.read_grid(path)
