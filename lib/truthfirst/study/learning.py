@@ -40,7 +40,7 @@ CHECKPOINTS = paths.HOME / "data" / "checkpoints"
 WORK = (
     paths.OUTPUT / "data" / "training"
 )  # checkpoints of unfinished and finished cells; not in the repository
-STEPS = 200  # optimizer steps of the stored main study
+STEPS = 120  # optimizer steps of the stored main study
 ARMS: dict[str, tuple[Any, Any]] = {  # arm -> credit, baseline
     "outcome": ("outcome", "turn"),
     "progress": ("progress", "turn"),

@@ -1,1 +1,1 @@
-"""Training: supervised, and GRPO on episodes of either wing. Nothing is imported until it is asked for: torch is slow."""
+"""Training: supervised, and GRPO on episodes of either wing. Import the modules one by one: torch is slow."""

@@ -62,17 +62,30 @@ class BaseRecipe:
     seed: int = 0
 
 
-# What the command builds by name. tiny-long goes on where tiny-base ends, to the 16 decisions of the study of credit.
+# What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
+# not write down their plan learns to ask, but hardly to plan while it acts (LOG): hence two stages. tiny-long learns
+# episodes of 16 decisions for the study of credit, in which every decision has to be thought out in its turn.
 CHECKPOINTS: dict[str, BaseRecipe] = {
-    "tiny-base": BaseRecipe(),
+    "tiny-written": BaseRecipe(habits=Habits(plans=False)),
+    "tiny-base": BaseRecipe(
+        instances=6_000,
+        others=tuple((family, size, min(number, 200)) for family, size, number in OTHERS),
+        weights={"F": 0.2, "I": 0.22, "A": 0.5, OTHER: 0.08},
+        habits=Habits(careful=0.3),
+        schedule=sft.Schedule(steps=1_300, learning_rate=7e-4),
+        start="tiny-written",
+        seed=1,
+    ),
     "tiny-long": BaseRecipe(
         families=("rationing",),
         size="nano16",
         instances=5_000,
         others=(("rationing", "nano", 1_000),),
         weights={"F": 0.4, "I": 0.35, "A": 0.1, OTHER: 0.15},
+        habits=Habits(plans=False),
         schedule=sft.Schedule(steps=900, learning_rate=7e-4),
-        start="tiny-base",
+        start="tiny-written",
+        seed=2,
     ),
 }
 
@@ -206,6 +219,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--instances", type=int, default=None, help="fewer instances, for a trial")
     given = parser.parse_args(arguments)
     recipe = CHECKPOINTS[given.name]
+    if recipe.start is not None and not (given.folder / recipe.start).exists():
+        print(f"{given.name} goes on from {recipe.start}, which is built first")
+        if code := main([recipe.start, "--folder", str(given.folder), "--workers", str(given.workers)]):
+            return code
     if given.instances is not None:
         recipe = replace(
             recipe,

@@ -51,7 +51,7 @@ def check_setup(model: Any, tokenizer: Any, tasks: TaskSet, plan: Plan) -> ChatF
         raise SetupError(
             "the tokenizer has no padding token: set tokenizer.pad_token, for instance to its eos_token"
         )
-    chat = ChatFormat(tokenizer)
+    chat = ChatFormat(tokenizer, template_options=plan.options.get("chat_template_kwargs"))
     if chat.family == "text":
         raise SetupError(
             f"this model has no tool template ({chat.reason}): give its tokenizer a chat template that shows tools, "

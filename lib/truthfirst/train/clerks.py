@@ -4,7 +4,8 @@ A base model in the source writes a good plan when everything stands before it, 
 act. The tiny base gets both halves from supervision:
 
     answer     form F: the optimal plan of the instance
-    careful    forms I and A: asks every figure that the budget affords, then acts on an optimal plan
+    careful    forms I and A: asks every figure that the budget affords, writes down an optimal plan in the words of
+               form F, and acts on it call by call
     careless   asks a random part of the figures, in any order, then decides at random among the permitted actions;
                now and then a call is refused, and some leave before the end
 
@@ -13,6 +14,7 @@ The share of careful clerks sets how well the base acts; training has to find an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,11 +36,13 @@ class Habits:
     """How clerks are drawn.
 
     careful   share of clerks who play well
+    plans     whether these write their plan down before the first decision
     fumble    chance that a careless clerk's decision is one that cannot be permitted
     leave     chance, before each decision, that a careless clerk goes home
     """
 
     careful: float = 0.25
+    plans: bool = True
     fumble: float = 0.03
     leave: float = 0.02
 
@@ -55,9 +59,9 @@ def clerk(environment: Environment, form: Form, habits: Habits, rng: np.random.G
     messages: Messages = [dict(message) for message in episode.view.prompt]
     play = _careful if rng.random() < habits.careful else _careless
 
-    def act(name: str, arguments: dict[str, Any]) -> None:
+    def act(name: str, arguments: dict[str, Any], thought: str = "") -> None:
         call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        messages.append({"role": "assistant", "content": thought, "tool_calls": [call]})
         messages.append({"role": "tool", "name": name, "content": episode.call(name, arguments)})
 
     play(episode, habits, rng, act)
@@ -65,16 +69,26 @@ def clerk(environment: Environment, form: Form, habits: Habits, rng: np.random.G
     return messages
 
 
-Act = Callable[[str, dict[str, Any]], None]
+Act = Callable[..., None]
 
 
 def _careful(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator, act: Act) -> None:
     decide = POLICIES["probe-all"].decide
+    plan: deque[Action] = deque()
     while not episode.done:
-        choice = decide(episode.position(), rng)
+        position = episode.position()
+        choice = decide(position, rng)
         if choice is None:
             return
-        act(*episode.write(choice))
+        thought = ""
+        if isinstance(choice, Action) and habits.plans:
+            if not plan and position.known.keys() >= position.family.hidden(position.public).keys():
+                rest = position.family.residual(position.believed, position.state)
+                plan.extend(position.family.optimum(rest).plan)
+                thought = episode.write_plan(tuple(plan))
+            if plan:
+                choice = plan.popleft()
+        act(*episode.write(choice), thought)
 
 
 def _careless(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator, act: Act) -> None:

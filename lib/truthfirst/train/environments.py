@@ -203,29 +203,24 @@ def _method(tool: ToolSchema) -> Callable[..., str]:
         return self._rollout.call(tool.name, arguments)
 
     properties = tool.parameters.get("properties", {})
-    for name in (tool.name, *properties):
-        if not name.isidentifier() or keyword.iskeyword(name):
-            raise TaskError(
-                f"tool {tool.name!r}: {name!r} is no name that a Python function can have; rename it"
-            )
-    annotations = {name: _TYPES.get(schema.get("type", ""), Any) for name, schema in properties.items()}
     required = tool.parameters.get("required", [])
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
-    for name in properties:
-        default = inspect.Parameter.empty if name in required else None
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotations[name]))
+    annotations = {name: _TYPES.get(schema.get("type", ""), Any) for name, schema in properties.items()}
     lines = [
         f"    {name}: {' '.join(str(schema.get('description', name)).split())}"
         for name, schema in properties.items()
     ]
-    described = f"{tool.description}\n\nArgs:\n" + "\n".join(lines) if lines else tool.description
     call.__name__ = tool.name
-    call.__qualname__ = f"{tool_set_name((tool,))}.{tool.name}"
-    call.__doc__ = described
-    call.__annotations__ = {**annotations, "return": str}
-    call.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
-    return call
+    call.__qualname__ = f"{EpisodeEnvironment.__name__}.{tool.name}"
+    call.__doc__ = "\n".join([tool.description, "", "Args:", *lines]) if lines else tool.description
+    if all(name.isidentifier() and not keyword.iskeyword(name) and name != "self" for name in properties):
+        parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+        for name in properties:
+            default = inspect.Parameter.empty if name in required else None
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotations[name]))
+        call.__annotations__ = {**annotations, "return": str}
+        call.__signature__ = inspect.Signature(parameters, return_annotation=str)  # type: ignore[attr-defined]
+    return call  # an argument called `class` can be given by keyword, though no signature can name it
 
 
 # --- rows of data ----------------------------------------------------------------------------------------

@@ -106,7 +106,9 @@ class Trainer(RolloutTrainer):
     ) -> tuple[dict[str, Any], list[Rollout]]:
         """Replace groups that teach nothing by further ones; return the batch, and every rollout that was drawn."""
         size, wanted = self.num_generations, len(rollouts) // self.num_generations
-        parts, spare, drawn, useful = [], [], list(rollouts), 0
+        parts: list[tuple[dict[str, Any], range]] = []
+        spare: list[tuple[dict[str, Any], range]] = []
+        drawn, useful = list(rollouts), 0
         for number in range(self.plan.refills + 1):
             rewards = torch.tensor([rollout.reward for rollout in rollouts])
             values = rewards if self.plan.credit == "outcome" else batch["advantages"]
@@ -117,9 +119,7 @@ class Trainer(RolloutTrainer):
                 (parts if good else spare).append(place)
             useful += sum(teaches)
             short = torch.tensor(wanted - len(parts), device=self.accelerator.device)
-            missing = int(
-                self.accelerator.gather(short).max()
-            )  # every process draws as often, or they would wait
+            missing = int(self.accelerator.gather(short).max())  # all processes draw as often: none may wait
             if missing <= 0 or number == self.plan.refills:
                 break
             batch, rollouts = self._scored(self._further_rows(missing, number))

@@ -42,7 +42,7 @@ class History(TrainerCallback):
         """Take up the rows of the steps that a resumed run has behind it."""
         kept = read_history(self.folder)
         kept = kept[kept["step"] <= state.global_step] if state.global_step else kept.iloc[:0]
-        self.rows = kept.to_dict("records")
+        self.rows = [{str(name): value for name, value in row.items()} for row in kept.to_dict("records")]
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any

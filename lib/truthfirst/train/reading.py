@@ -41,6 +41,9 @@ class CallReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tokenizer, name)
 
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        return self._tokenizer(*texts, **options)
+
     def parse_response(
         self,
         ids: Sequence[int],

@@ -11,6 +11,9 @@ what comes out:
                            rows of like length are read together; log-probabilities of the weights that have just
                            sampled are not computed a second time
 
+A message that is cut at its limit is read as it stands, as in a comparison, but TRL's loop does not close it with an
+end-of-turn token before it lays the reply behind it.
+
 Draws are addressed by (seed, step, generation, process, rollout): a resumed run samples what an unbroken one would
 have, and no draw is used twice.
 """
@@ -38,6 +41,7 @@ from .checks import check_setup
 from .environments import Rollout, TaskSet
 from .plan import Plan
 from .reading import CallReader, EveryTool
+from .serving import adopt
 
 READ_ROWS = 16  # sequences that the loss reads at once, of like length
 KEPT_SUFFIXES = 50_000  # tool replies whose tokens are kept
@@ -105,6 +109,8 @@ class RolloutTrainer(GRPOTrainer):
         }
         self._tokenizer = CallReader(tokenizer, chat)
         self._engine = self._make_engine(chat)
+        if self.use_vllm:
+            adopt(self.vllm_generation, self.model.config.model_type)
         self._suffixes: dict[tuple[tuple[str, str], ...], list[int]] = {}
         self._streams: list[Stream] = []
         self._begun: tuple[str, int, int] = (
@@ -183,7 +189,7 @@ class RolloutTrainer(GRPOTrainer):
         for ids in given:
             self._rollouts[ids.row].message()
         written: list[list[int]] = [[] for _ in prompt_ids]
-        logps: list[list[float]] | None = [[] for _ in prompt_ids]
+        logps: list[list[float]] = [[] for _ in prompt_ids]
         found: Sequence[list[int]] = ()
         chances: Sequence[list[float]] | None = ()
         if self._engine is not None:
@@ -252,11 +258,6 @@ class RolloutTrainer(GRPOTrainer):
             wide = [None if x is None else torch.nn.functional.pad(x, (0, cut)) for x in (logps, entropies)]
             pieces.append((*wide, aux))
         back = order.argsort()
-        logps, entropies, aux = (
-            None if column[0] is None else list(column) for column in zip(*pieces, strict=True)
-        )
-        return (
-            torch.cat(logps)[back],
-            None if entropies is None else torch.cat(entropies)[back],
-            None if aux is None else torch.stack(aux).mean(),
-        )
+        columns = [list(column) for column in zip(*pieces, strict=True)]
+        logps, entropies = (None if part[0] is None else torch.cat(part)[back] for part in columns[:2])
+        return logps, entropies, None if columns[2][0] is None else torch.stack(columns[2]).mean()

@@ -15,12 +15,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
+from accelerate import PartialState
 
 from ..interrupts import INTERRUPTED, STOPPED, terminable
 from ..records import RecordError, canonical_json, write_atomic
@@ -28,6 +29,7 @@ from .checks import SetupError, load_policy
 from .environments import TaskError, task_set
 from .history import read_history
 from .plan import Plan, PlanError
+from .presets import resolve
 
 PLAN_FILE = "plan.json"
 FREE = ("steps", "keep", "log_every", "report_to", "cpu")  # fields that a resumed run may change
@@ -97,8 +99,11 @@ def _claim(folder: Path, plan: Plan, checkpoint: Path | None, resume: bool) -> N
 
 
 # --- the command ------------------------------------------------------------------------------------------
-def read_plan(texts: Sequence[str]) -> Plan:
-    """Return the plan of `name=value` texts; raise PlanError for an unknown name, or a value that is no YAML."""
+def read_plan(texts: Sequence[str], base: Plan | None = None) -> Plan:
+    """Return the plan of `name=value` texts, the rest as in `base`; `options` are added to those of `base`.
+
+    Raises PlanError for an unknown name, or a value that is no YAML.
+    """
     known = {field.name for field in fields(Plan)}
     given: dict[str, Any] = {}
     for text in texts:
@@ -111,14 +116,20 @@ def read_plan(texts: Sequence[str]) -> Plan:
             given[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise PlanError(f"-p {text}: {value!r} is no YAML value ({error})") from error
-    return Plan(**given)
+    if base is None:
+        return Plan(**given)
+    if "options" in given:
+        given["options"] = {**base.options, **given["options"]}
+    return replace(base, **given)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m truthfirst.train.run", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--model", required=True, help="folder or hub name of the base checkpoint")
+    parser.add_argument("--preset", help="of presets.py, for a GPU; what is given beside it comes first")
+    parser.add_argument("--server", help="where a preset with a vLLM server finds it, http://HOST:PORT")
+    parser.add_argument("--model", help="folder or hub name of the base checkpoint")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
     parser.add_argument("--families", nargs="+", default=["rationing", "lot_sizing", "pricing"])
     parser.add_argument("--forms", nargs="+", default=["A"], help="F, I, A or several")
@@ -127,15 +138,24 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--setter", default="terse", help="who words the environments: terse or template")
     parser.add_argument("-p", action="append", default=[], metavar="NAME=VALUE", help="a field of the plan")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint")
-    return parser.parse_args(arguments)
+    parser.set_defaults(plan=None, peft_config=None)
+    given = parser.parse_args(arguments)
+    if given.preset:
+        parser.set_defaults(**resolve(given.preset).defaults(given.server))
+        given = parser.parse_args(arguments)
+    elif not given.model:
+        parser.error("give --model, or --preset")
+    return given
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train from the command line."""
-    given = _arguments(arguments)
     try:
-        plan = read_plan(given.p)
+        given = _arguments(arguments)
+        plan = read_plan(given.p, given.plan)
         with terminable():
+            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                PartialState()  # before the weights: where processes share them, only one a node reads them
             model, tokenizer = load_policy(given.model, plan.precision)
             from ..solvefirst.candidates import Recipe
             from .evaluate import instances
@@ -150,8 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 seed=plan.seed,
                 setter=given.setter,
             )
-            keys = recipe_keys([Recipe(**world.recipe) for world in drawn])  # type: ignore[arg-type]
-            trainer = Trainer(model, tokenizer, task_set(keys, given.forms, open_recipe), plan, given.out)
+            keys = recipe_keys([Recipe(**world.recipe) for world in drawn])
+            tasks = task_set(keys, given.forms, open_recipe)
+            trainer = Trainer(model, tokenizer, tasks, plan, given.out, peft_config=given.peft_config)
             history = train(trainer, resume=given.resume)
             trainer.save_model(str(given.out / "model"))
     except (PlanError, SetupError, TaskError, RunError, RecordError, ValueError, OSError) as error:
