@@ -8,7 +8,7 @@ APT := DEBIAN_FRONTEND=noninteractive timeout 180 apt-get -qq -y
 PRESET ?= cpu
 NAME ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 study test certify lint format figures bench lab clean
+.PHONY: help setup smollm2 study test certify lint format figures bench check-gpu lab clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -63,6 +63,10 @@ bench: $(STAMP)  ## measure speed beside named peers in one run
 	@echo "== bench: installs the peers (reasoning-gym, Gymnasium, OR-Tools), then measures; about 3 minutes"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@OMP_NUM_THREADS=1 $(BIN)/python bench/run.py $(NAME)
+
+check-gpu: $(STAMP)  ## check the presets for GPUs; ten steps where there is one
+	@echo "== check-gpu: every preset of lib/truthfirst/train/presets.py as far as this machine can; NAME=qwen3-8b for one"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.train.check_gpu $(NAME)
 
 lab: $(STAMP)  ## open JupyterLab in the notebooks folder
 	@echo "== lab: JupyterLab on notebooks/"

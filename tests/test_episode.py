@@ -275,7 +275,7 @@ def test_damaged_traces_are_named(record: Any, tmp_path: Path) -> None:
     save_trace(path, played())
     with path.open("a") as out:
         out.write(json.dumps(record) + "\n")
-    with pytest.raises(RecordError, match=r"traces\.jsonl, record 2"):
+    with pytest.raises(RecordError, match=r"traces\.jsonl, line 2"):
         load_traces(path)
 
 

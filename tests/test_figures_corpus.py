@@ -50,6 +50,7 @@ def overlap() -> pd.DataFrame:
     rows = [
         {
             "set": name,
+            "tokens": 12 if (name, n) == ("itself", 0) else 90,
             "shared_13": int(name in names[1:3]),
             "shared_8": int(name in names[1:4]),
             "jaccard": n / 10,
@@ -116,3 +117,5 @@ def test_the_decontamination_figure_states_every_share():
     shown = texts(CORPUS_FIGURES["decontamination"](overlap())).split("\n")
     assert shown.count("100.0%") == 5
     assert "planted 10" in " ".join(shown)
+    assert "1 under 13 tokens" in shown
+    assert "10 prompts" in shown[0]

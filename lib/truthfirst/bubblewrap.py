@@ -74,12 +74,15 @@ class Program:
 
     argv         absolute path of the executable inside the sandbox, then its arguments
     files        relative name -> content, written into the workspace before the start
+    tree         tar archive of a workspace, unpacked before the start; where there is one, the workspace as the program
+                 leaves it comes back in `Result.tree`
     environment  of the program, beside PATH, HOME, TMPDIR, LANG and PYTHON's own settings
     shell        whether /usr/bin with its shells and tools is visible
     """
 
     argv: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    tree: bytes | None = field(default=None, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict)
     shell: bool = False
     limits: Limits = Limits()
@@ -146,10 +149,11 @@ def _shown(source: str, place: str) -> list[str]:
     return [*made, "--ro-bind", source, place]
 
 
-def command_line(program: Program, information: int, status: int) -> list[str]:
+def command_line(program: Program, information: int, status: int, tree: int = -1) -> list[str]:
     """Return bubblewrap's whole command line.
 
     information, status   descriptors that it and its inner side write to
+    tree                  the descriptor that the workspace is written to at the end, or -1
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
@@ -164,7 +168,7 @@ def command_line(program: Program, information: int, status: int) -> list[str]:
     arguments += [*_root_arguments(program), "--chdir", "/", "--info-fd", str(information)]
     limits = program.limits
     user = _FIRST_USER + (31 * os.getpid() + next(_runs)) % _USERS if os.geteuid() == 0 else _INNER_USER
-    inner = map(str, (status, user, limits.workspace_bytes, limits.files))
+    inner = map(str, (status, user, limits.workspace_bytes, limits.files, tree))
     return [*arguments, "--", PYTHON, "-I", "-S", "-B", "-c", _inner_source(), *inner]
 
 
@@ -200,6 +204,7 @@ def job(program: Program) -> bytes:
     }
     told = {
         "files": {name: base64.b64encode(data).decode() for name, data in program.files.items()},
+        "tree": None if program.tree is None else base64.b64encode(program.tree).decode(),
         "limits": bounds,
         "argv": program.argv,
         "environment": environment | dict(program.environment),

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from .records import RecordError, append_jsonl, read_jsonl
+from .records import RecordError, append_jsonl, numbered_jsonl
 from .types import CallStatus, Form, PublicView, Score, StopReason, ToolKind, Trace, Turn
 
 MAX_ARGUMENT_CHARACTERS = 2_000
@@ -63,12 +63,15 @@ class BudgetedEpisode(ABC):
 
     @property
     def turns_left(self) -> int:
-        return self.view.turn_budget - len(self.turns)
+        """Calls that may still be made; the steps of a written plan (form F) cost none and are no calls."""
+        return max(0, self.view.turn_budget - len(self.turns))
 
     def call(self, name: str, arguments: Any) -> str:
         """Execute one tool call and return one short message; after the end nothing is executed or charged."""
         if self.done:
             return "The episode is over; no further call is executed."
+        if self.turns_left == 0:
+            return self._without_turns()
         outcome = self._execute(name, parsed(arguments))
         index = len(self.turns)
         left = self.view.turn_budget - index - 1
@@ -81,7 +84,7 @@ class BudgetedEpisode(ABC):
             ending = f"Turns left: {left}."
         separator = "\n" if "\n" in outcome.reply else " "
         reply = f"{outcome.reply}{separator}{ending}"
-        tool = printable(_text(name)[:MAX_NAME_CHARACTERS])
+        tool = printable(as_text(name)[:MAX_NAME_CHARACTERS])
         self.turns.append(
             Turn(
                 index,
@@ -98,6 +101,10 @@ class BudgetedEpisode(ABC):
     def _when_spent(self) -> tuple[StopReason | None, str]:
         """Return what the last turn of the budget means: the end of the episode, unless a wing says otherwise."""
         return StopReason.BUDGET, "The turn budget is spent; the episode is over."
+
+    def _without_turns(self) -> str:
+        """Say that there is no turn for a call, where the episode goes on without one."""
+        return "No turns are left and no call is executed."
 
     def stop(self) -> None:
         """End the episode early; nothing happens if it has ended."""
@@ -130,7 +137,7 @@ def bounded(value: Any) -> Any:
                 return plain
     except (TypeError, ValueError, RecursionError, OverflowError):
         pass
-    return {"unreadable": printable(_text(value)[:200])}
+    return {"unreadable": printable(as_text(value)[:200])}
 
 
 def _deeper(value: Any, depth: int) -> bool:
@@ -141,7 +148,8 @@ def _deeper(value: Any, depth: int) -> bool:
     return depth == 0 or any(_deeper(part, depth - 1) for part in parts)
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return text as it is, and anything else as Python shows it."""
     try:
         return value if isinstance(value, str) else repr(value)
     except Exception:  # noqa: BLE001 - repr of a foreign object may do anything
@@ -165,32 +173,85 @@ def is_integer(value: Any) -> bool:
 # --- traces on disk -------------------------------------------------------------------------------------
 def trace_record(trace: Trace) -> dict[str, Any]:
     """Return a trace as one JSON record."""
-    return asdict(trace)
+    record = asdict(trace)
+    del record["where"]
+    return record
 
 
 def read_trace(record: Any, where: str = "trace") -> Trace:
-    """Build a Trace from its record; raise RecordError that names what is missing or wrong."""
-    try:
-        turns = tuple(Turn(**turn) for turn in record["turns"])
-        trace = Trace(dict(record["header"]), turns, StopReason(record["stop"]), record.get("answer"))
-        Form.parse(trace.header["form"])
-        for turn in turns:
-            if turn.status not in get_args(CallStatus) or not isinstance(turn.detail, dict):
-                raise ValueError(f"turn {turn.index} has status {turn.status!r}, detail {turn.detail!r}")
-            if turn.kind not in (None, *get_args(ToolKind)):
-                raise ValueError(f"turn {turn.index} has kind {turn.kind!r}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{where}: not a trace record ({type(error).__name__}: {error})") from error
-    if [turn.index for turn in turns] != list(range(len(turns))):
-        raise RecordError(f"{where}: turns are not numbered 0..{len(turns) - 1}; the record is damaged")
-    return trace
+    """Build a Trace from its record; raise RecordError that names `where`, the field and what is wrong with it."""
+    record = _fields(record, ("header", "turns", "stop"), where)
+    header, listed = record["header"], record["turns"]
+    if not isinstance(header, dict):
+        raise _damaged(where, "header", header, "expected an object")
+    if not isinstance(listed, list):
+        raise _damaged(where, "turns", listed, "expected a list")
+    turns = tuple(_read_turn(turn, number, where) for number, turn in enumerate(listed))
+    answer = record.get("answer")
+    if not (answer is None or isinstance(answer, str)):
+        raise _damaged(where, "answer", answer, "expected text or null")
+    for field_name, value, choices in (
+        ("header.form", header.get("form"), list(Form)),
+        ("stop", record["stop"], list(StopReason)),
+    ):
+        if value not in choices:
+            raise _damaged(where, field_name, value, f"expected one of {', '.join(choices)}")
+    return Trace(header, turns, StopReason(record["stop"]), answer, where)
 
 
-def save_trace(path: Path, trace: Trace) -> None:
+_TURN_FIELDS = tuple(part.name for part in fields(Turn))
+
+
+def _read_turn(record: Any, number: int, where: str) -> Turn:
+    place = f"turns[{number}]"
+    record = _fields(record, _TURN_FIELDS, where, f"{place}.")
+    unknown = [name for name in record if name not in _TURN_FIELDS]
+    if unknown:
+        raise _damaged(where, f"{place}.{unknown[0]}", record[unknown[0]], "a turn has no such field")
+    for name, fits, expected in (
+        (
+            "index",
+            record["index"] == number and is_integer(record["index"]),
+            f"turns are numbered from 0: {number}",
+        ),
+        ("tool", isinstance(record["tool"], str), "expected text"),
+        ("reply", isinstance(record["reply"], str), "expected text"),
+        (
+            "kind",
+            record["kind"] in (None, *get_args(ToolKind)),
+            f"expected null or one of {_listed(ToolKind)}",
+        ),
+        ("status", record["status"] in get_args(CallStatus), f"expected one of {_listed(CallStatus)}"),
+        ("detail", isinstance(record["detail"], dict), "expected an object"),
+    ):
+        if not fits:
+            raise _damaged(where, f"{place}.{name}", record[name], expected)
+    return Turn(**record)
+
+
+def _listed(kinds: Any) -> str:
+    return ", ".join(get_args(kinds))
+
+
+def _fields(record: Any, names: tuple[str, ...], where: str, prefix: str = "") -> dict[str, Any]:
+    """Return an object that has all of `names`; raise RecordError for one that lacks a field, or is none."""
+    if not isinstance(record, dict):
+        raise _damaged(where, prefix.rstrip(".") or "the record", record, "expected an object")
+    for name in names:
+        if name not in record:
+            raise RecordError(f"{where}: field {prefix}{name} is missing; the record is damaged")
+    return record
+
+
+def _damaged(where: str, name: str, value: Any, expected: str) -> RecordError:
+    return RecordError(f"{where}: {name} = {as_text(value)[:80]}: {expected}; the record is damaged")
+
+
+def save_trace(path: str | Path, trace: Trace) -> None:
     """Append a trace to a JSONL file."""
-    append_jsonl(path, trace_record(trace))
+    append_jsonl(Path(path), trace_record(trace))
 
 
-def load_traces(path: Path) -> list[Trace]:
-    """Read every trace of a JSONL file; raise RecordError that names file and line of the first damaged one."""
-    return [read_trace(record, f"{path}, record {n}") for n, record in enumerate(read_jsonl(path), start=1)]
+def load_traces(path: str | Path) -> list[Trace]:
+    """Read every trace of a JSONL file; raise RecordError that names file, line and field of the first damaged one."""
+    return [read_trace(record, f"{path}, line {number}") for number, record in numbered_jsonl(path)]

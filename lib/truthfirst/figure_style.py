@@ -5,12 +5,15 @@ Colours: Okabe and Ito, "Color universal design", 2008, and a grey; they stay ap
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from IPython import get_ipython
+from IPython.core.pylabtools import select_figure_formats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -43,11 +46,30 @@ STYLE: dict[Any, Any] = {
 }
 
 
+def show_in_notebooks(shell: Any) -> None:
+    """Let an IPython shell show a Figure that a cell ends with; nothing happens without one (`shell` is None).
+
+    IPython does so by itself only once pyplot is imported, which figures here do without.
+    """
+    if shell is not None:
+        select_figure_formats(shell, {"png"}, bbox_inches=None)
+
+
 def canvas(rows: int, columns: int, width: float, height: float, **kwargs: Any) -> tuple[Figure, np.ndarray]:
     """Return a figure of width by height inches and its axes, an array of shape (rows, columns)."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False, **kwargs)
+
+
+LETTERS_AN_INCH = 13  # of a headline
+
+
+def headline(figure: Figure, text: str) -> None:
+    """Set the title over a whole figure, wrapped to its width."""
+    width = int(LETTERS_AN_INCH * figure.get_figwidth())
+    lines = [piece for line in text.split("\n") for piece in textwrap.wrap(line, width)]
+    figure.suptitle("\n".join(lines), fontsize=10)
 
 
 def sizes_in(frame: pd.DataFrame) -> list[str]:
@@ -71,3 +93,6 @@ def family_grid(families: Sequence[str], width: float, height: float) -> tuple[F
     for axis in panels[len(families) :]:
         axis.axis("off")
     return figure, panels[: len(families)]
+
+
+show_in_notebooks(get_ipython())

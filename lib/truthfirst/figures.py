@@ -2,14 +2,14 @@
 
 `publish` stores the frame, draws it and writes PNG, SVG and a JSON sidecar, so that every figure can be redrawn from
 stored results without a model and without a GPU: `python -m truthfirst.figures`. Files are byte-stable.
-Figures of mechanisms and environments are drawn here, the others in figures_*.py; FIGURES_BY_NAME holds them all.
+Figures of environments are drawn here, the others in figures_*.py; FIGURES_BY_NAME holds them all.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from . import (
@@ -29,8 +27,10 @@ from . import (
     figures_comparison,
     figures_corpus,
     figures_generation,
+    figures_mechanisms,
     figures_setters,
     figures_solvers,
+    figures_training,
 )
 from .figure_style import (
     BLACK,
@@ -45,125 +45,12 @@ from .figure_style import (
     YELLOW,
     canvas,
     families_in,
-    family_grid,
     sizes_in,
 )
 from .paths import FIGURES, RESULTS
 from .records import canonical_json, content_hash, write_atomic
 from .runs import RUN_VARIABLE, current_run
-from .study.stats import bootstrap_mean
-
-
-# --- mechanisms -------------------------------------------------------------------------------------------
-def optimum_and_baseline(frame: pd.DataFrame) -> Figure:
-    """Optimum u*, reachable reference and baseline u0 by family and size, in each family's own units.
-
-    frame: one row an instance (study.atlas.instance_frame).
-    """
-    lines = (
-        ("u_star", "optimum u*", BLUE, "o"),
-        ("u_reach", "reachable u_reach", GREEN, "D"),
-        ("u_zero", "baseline u0", RED, "s"),
-    )
-    figure = _by_size(frame, lines, "total gain u")
-    figure.suptitle(f"Optimum against baseline ({_n(frame)} instances, {_budget(frame)}; mean, 95% interval)")
-    return figure
-
-
-def references(frame: pd.DataFrame) -> Figure:
-    """What scripted references score in form A, by family and size; the same frame as optimum_and_baseline."""
-    lines = (
-        ("score_reach", "reachable", GREEN, "D"),
-        ("score_plan", "plan, no probes", PINK, "^"),
-        ("score_myopic", "myopic, no probes", ORANGE, "v"),
-        ("score_random", "random", GREY, "x"),
-    )
-    figure = _by_size(frame, lines, "(u - u0) / (u* - u0)")
-    for axis in figure.axes:
-        if axis.has_data():
-            axis.axhline(1, color=BLUE, lw=0.8)
-            axis.axhline(0, color=RED, lw=0.8, ls="--")
-            axis.set_ylim(-1.6, 1.15)
-    figure.suptitle(
-        f"What references score ({_n(frame)} instances, {_budget(frame)}; mean, 95% interval; "
-        "solid: u*, dashed: u0; unclipped, cut at -1.6)"
-    )
-    return figure
-
-
-def _by_size(frame: pd.DataFrame, lines: Sequence[tuple[str, str, str, str]], label: str) -> Figure:
-    families, sizes = families_in(frame), sizes_in(frame)
-    figure, panels = family_grid(families, 3.1, 2.3)
-    x = np.arange(len(sizes))
-    for axis, family in zip(panels, families, strict=True):
-        rows = frame[frame["family"] == family]
-        for offset, (name, legend, colour, marker) in enumerate(lines):
-            groups = [rows[rows["size"] == size][name].dropna() for size in sizes]
-            _points(axis, x + 0.08 * (offset - 1), groups, legend, colour, marker)
-        axis.set_xticks(x, sizes, rotation=30)
-    panels[0].set_ylabel(label)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(lines))
-    return figure
-
-
-def _budget(frame: pd.DataFrame) -> str:
-    return f"{frame['budget'].iloc[0]} budget"
-
-
-def atlas(frame: pd.DataFrame) -> Figure:
-    """Each family's optimal plan against its default and myopic plan: running gain by decision.
-
-    frame: study.atlas.plan_curves.
-    """
-    families = families_in(frame)
-    figure, panels = family_grid(families, 3.1, 2.3)
-    colours = dict(zip(dict.fromkeys(frame["policy"]), (BLUE, RED, ORANGE), strict=False))
-    for axis, family in zip(panels, families, strict=True):
-        cells = frame[frame["family"] == family]
-        for policy, colour in colours.items():
-            line = cells[cells["policy"] == policy]
-            axis.step(line["step"], line["gain"], where="post", color=colour, lw=1.4, label=policy)
-            axis.plot(line["step"].iloc[-1], line["gain"].iloc[-1], "o", color=colour, ms=4)
-        axis.set_title(family.replace("_", " "))
-    panels[0].set_ylabel("running gain")
-    figure.supxlabel("decision (the last step is what the end brings)", fontsize=8)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
-    return figure
-
-
-def _points(
-    axis: Axes,
-    x: np.ndarray,
-    groups: Sequence[pd.Series],
-    label: str,
-    colour: str,
-    marker: str,
-) -> None:
-    """Draw means with bootstrap intervals."""
-    estimates = [bootstrap_mean(group.to_numpy(float)) for group in groups]
-    kept = [(xi, e) for xi, e in zip(x, estimates, strict=True) if e.mean is not None]
-    if not kept:
-        return
-    mean = np.array([e.mean for _, e in kept], dtype=float)
-    low = np.array([e.mean if e.low is None else e.low for _, e in kept], dtype=float)
-    high = np.array([e.mean if e.high is None else e.high for _, e in kept], dtype=float)
-    axis.errorbar(
-        [xi for xi, _ in kept],
-        mean,
-        yerr=[np.maximum(0, mean - low), np.maximum(0, high - mean)],
-        label=label,
-        color=colour,
-        marker=marker,
-        ms=4,
-        lw=1.2,
-        capsize=2,
-    )
-
-
-def _n(frame: pd.DataFrame) -> str:
-    return f"n = {len(frame):,}"
+from .runs_publish import FIGURE_FOLDER, FRAME_FOLDER, obstacle, preset_of, read_sidecar
 
 
 # --- environments -----------------------------------------------------------------------------------------
@@ -239,35 +126,30 @@ def _cell(frame: pd.DataFrame, family: str, size: str) -> pd.DataFrame:
 
 
 _OF_EACH_FILE: tuple[Mapping[str, Callable[[pd.DataFrame], Figure]], ...] = (
-    {
-        "atlas": atlas,
-        "optimum_and_baseline": optimum_and_baseline,
-        "references": references,
-        "environment_card": environment_card,
-        "admission": admission,
-    },
+    figures_mechanisms.FIGURES,
+    {"environment_card": environment_card, "admission": admission},
     figures_admission.FIGURES,
     figures_comparison.FIGURES,
     figures_corpus.CORPUS_FIGURES,
     figures_generation.FIGURES,
     figures_setters.FIGURES,
     figures_solvers.FIGURES,
+    figures_training.FIGURES,
 )
 FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
     name: function for table in _OF_EACH_FILE for name, function in table.items()
 }
 
 
-STUDY_RUN = re.compile(
-    r"\w+(-preset=\w+)?-[0-9a-f]+"
-)  # a run's id names every parameter that is not the default
-
-
 # --- storing ----------------------------------------------------------------------------------------------
-def draw(name: str, frame: pd.DataFrame) -> Figure:
-    """Draw the figure `name` from its frame, in the house style."""
+def _known(name: str) -> None:
     if name not in FIGURES_BY_NAME:
         raise ValueError(f"unknown figure {name!r}: choose one of {', '.join(FIGURES_BY_NAME)}")
+
+
+def draw(name: str, frame: pd.DataFrame) -> Figure:
+    """Draw the figure `name` from its frame, in the house style."""
+    _known(name)
     if frame.empty:
         raise ValueError(f"figure {name!r} needs at least one row")
     with mpl.rc_context(STYLE):
@@ -275,28 +157,28 @@ def draw(name: str, frame: pd.DataFrame) -> Figure:
 
 
 def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None = None) -> Figure:
-    """Store the frame, draw it, and write figures/NAME.png, .svg and .json; return the Figure.
+    """Store the frame, draw it, and write NAME.png, .svg and .json; return the Figure.
 
     parameters   of the study that made the frame; they stand in the sidecar with the run's id.
 
-    A run that sets any parameter beside the preset is an exploration: its frames and figures go to its own run folder
-    (results/, figures/), and the study's stay as they are.
+    In a run all goes to the run's own folder, from where the run publishes it when it has finished
+    (`runs_publish.py` has the rules). By hand it goes to figures/ and data/results/ at once, unless a figure of another
+    preset is stored there: then it is drawn and returned, and one line says that it was not stored.
     """
     figure = draw(name, frame)
-    results, figures = _folders()
+    origin = {"parameters": dict(parameters or {}), "run": current_run()}
+    run = os.environ.get(RUN_VARIABLE)
+    results, figures = RESULTS, FIGURES
+    if run:
+        results, figures = Path(run) / FRAME_FOLDER, Path(run) / FIGURE_FOLDER
+    elif reason := obstacle(FIGURES, name, preset_of(origin)):
+        print(f"{name} is not stored: {reason}")
+        return figure
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
     write_atomic(results / f"{name}.parquet", buffer.getvalue())
-    _write(name, figure, frame, {"parameters": dict(parameters or {}), "run": current_run()}, figures)
+    _write(name, figure, frame, origin, figures)
     return figure
-
-
-def _folders() -> tuple[Path, Path]:
-    """Return where frames and figures go: the shared folders, or those of an exploring run."""
-    folder = os.environ.get(RUN_VARIABLE)
-    if folder and not STUDY_RUN.fullmatch(Path(folder).name):
-        return Path(folder) / "results", Path(folder) / "figures"
-    return RESULTS, FIGURES
 
 
 def _write(
@@ -324,33 +206,63 @@ def _write(
 
 
 def redraw(names: Sequence[str] | None = None) -> dict[str, str]:
-    """Redraw figures from stored frames; return what was done for each name."""
-    done = {}
-    for name in names or FIGURES_BY_NAME:
-        file = RESULTS / f"{name}.parquet"
-        if not file.exists():
-            done[name] = f"no stored data ({file.name} is missing): run make study"
-            continue
-        frame = pd.read_parquet(file)
-        old = FIGURES / f"{name}.json"
-        known = json.loads(old.read_text()) if old.exists() else {}
-        origin = {"parameters": known.get("parameters", {}), "run": known.get("run")}
-        _write(name, draw(name, frame), frame, origin)
-        done[name] = "drawn"
-    return done
+    """Redraw figures from stored frames; return what was done for each name: drawn, no stored data, or not drawn.
+
+    A frame that is damaged or lacks a column stops its own figure only. Raises ValueError for an unknown name.
+    """
+    for name in names or ():
+        _known(name)
+    return {name: _redraw(name) for name in names or FIGURES_BY_NAME}
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Redraw the figures named on the command line, or all."""
+def _redraw(name: str) -> str:
+    file = RESULTS / f"{name}.parquet"
+    if not file.exists():
+        return f"no stored data ({file.name} is missing): run make study"
     try:
-        done = redraw(arguments or None)
+        frame = pd.read_parquet(file)
+    except (OSError, ValueError) as error:  # pyarrow's errors of a damaged file are ValueErrors
+        return f"{FAILED}: {file.name} cannot be read ({_line(error)}); run its study again"
+    known = read_sidecar(FIGURES / f"{name}.json") or {}
+    origin = {"parameters": known.get("parameters", {}), "run": known.get("run")}
+    try:
+        figure = draw(name, frame)
+    except (KeyError, TypeError, ValueError) as error:
+        return f"{FAILED}: {file.name} does not fit this figure ({_line(error)}); run its study again"
+    _write(name, figure, frame, origin)
+    return "drawn"
+
+
+FAILED = "not drawn"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:160]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Redraw the figures named on the command line, or all; return 1 where a stored frame gave no figure."""
+    parser = argparse.ArgumentParser(
+        prog="python -m truthfirst.figures",
+        description="Redraw figures from the frames in data/results/, without a model and without a GPU.",
+        epilog="Exit codes: 0 all that is stored is drawn, 1 a figure could not be drawn, 2 the request is wrong.",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"all by default; {', '.join(FIGURES_BY_NAME)}"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        done = redraw(options.names or None)
     except ValueError as error:
-        print(f"figures: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"error: {_line(error)}", file=sys.stderr)
+        return 1
     for name, what in done.items():
         print(f"{name:24s} {what}")
-    return 0
+    return 1 if any(what.startswith(FAILED) for what in done.values()) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

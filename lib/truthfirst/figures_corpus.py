@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, canvas
+from .figure_style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, YELLOW, canvas
 
 
 def corpus_yield(frame: pd.DataFrame) -> Figure:
@@ -180,23 +180,31 @@ def decontamination(frame: pd.DataFrame) -> Figure:
             x + 0.38 * (offset - 0.5), shares, 0.36, color=colour, label=f"{column[7:]} tokens in a row"
         )
         left.bar_label(bars, [f"{share:.1%}" for share in shares], fontsize=6.5)
-    counts = [int((frame["set"] == name).sum()) for name in sets]
-    left.set_xticks(x, [f"{name}\nn = {n:,}" for name, n in zip(sets, counts, strict=True)], fontsize=7)
+    left.set_xticks(x, [_set_label(name, frame[frame["set"] == name]) for name in sets], fontsize=7)
     left.set_ylim(0, 1.3)
+    left.set_yticks(np.linspace(0, 1, 6))
     left.set_ylabel("share of texts that share a run")
     left.set_title("Runs shared with an evaluation text")
     left.legend(fontsize=7, loc="upper left", ncols=2)
-    for name, colour in zip(sets, (BLUE, BLACK, ORANGE, PINK, GREY), strict=False):
+    looks = ((BLUE, "-"), (BLACK, "-"), (ORANGE, "--"), (PINK, ":"), (YELLOW, "--"))  # some lines coincide
+    for name, (colour, line) in zip(sets, looks, strict=False):
         values = np.sort(frame.loc[frame["set"] == name, "jaccard"].to_numpy(float))
-        right.step(
-            values, np.arange(1, len(values) + 1) / len(values), where="post", color=colour, label=name
-        )
+        share = np.arange(1, len(values) + 1) / len(values)
+        right.step(values, share, where="post", color=colour, ls=line, label=name)
     right.set_xlim(0, 1.02)
     right.set_xlabel("Jaccard similarity with the nearest evaluation text")
     right.set_ylabel("share of texts, cumulative")
     right.set_title("Nearest evaluation text")
     right.legend(fontsize=7)
+    prompts = int((frame["set"] == "corpus").sum())
+    figure.suptitle(f"Decontamination: {prompts:,} prompts, and the controls of the comparator")
     return figure
+
+
+def _set_label(name: str, rows: pd.DataFrame) -> str:
+    """Return the name of a set with n, and how many of its texts are too short to share a run of 13 tokens."""
+    short = int((rows["tokens"] < 13).sum())
+    return f"{name}\nn = {len(rows):,}" + (f"\n{short:,} under 13 tokens" if short else "")
 
 
 CORPUS_FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {

@@ -19,7 +19,7 @@ PUBLISHED = {
     "dollars": (0.02, 0.05),
     "seconds": (30.0, 30.0),
 }  # "a few cents" and 30 s an environment, by the sources
-UNITS = {"seconds": "seconds per environment", "dollars": "US dollars per environment"}
+UNITS = {"seconds": "CPU seconds per environment", "dollars": "US dollars per environment"}
 
 
 def setters(frame: pd.DataFrame) -> Figure:
@@ -27,7 +27,8 @@ def setters(frame: pd.DataFrame) -> Figure:
 
     frame: solvefirst.setter_report.setter_frame. Columns setter, measure ("yield", "gates", "answers", "seconds",
     "dollars", "tokens"), reason, count, n, value, low, high. Shares of answers are of all answers of a setter, shares
-    of gates of all its candidates. A setter without an admitted environment has no cost of one.
+    of gates of all its candidates. A setter without an admitted environment has no cost of one. Seconds of a model that
+    runs elsewhere are by the clock (study.setters).
     """
     names = list(dict.fromkeys(frame["setter"]))
     reasons = frame[frame["measure"].isin(("answers", "gates"))]
@@ -44,7 +45,9 @@ def setters(frame: pd.DataFrame) -> Figure:
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_yticks(range(len(names)), names if axis is axes[0] else [""] * len(names), fontsize=8)
     total = int(frame.loc[frame["measure"] == "yield", "n"].sum())
-    figure.suptitle(f"Who writes the words: yield, refusals and cost ({total:,} candidates)")
+    figure.suptitle(
+        f"Who writes the words: yield, refusals and cost ({total:,} candidates; grey: as published elsewhere)"
+    )
     return figure
 
 
@@ -102,7 +105,7 @@ def _cost(axis: Axes, cells: pd.DataFrame, names: list[str], measure: str) -> No
                 min(axis.get_xlim()[0], row["value"] / 3), max(axis.get_xlim()[1], row["value"] * 3)
             )
     axis.set_xlabel(UNITS[measure])
-    axis.set_title("Time" if measure == "seconds" else "Money (grey: published)")
+    axis.set_title("Time" if measure == "seconds" else "Money")
 
 
 FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {"setters": setters}

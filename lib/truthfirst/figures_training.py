@@ -38,6 +38,7 @@ def learning_curve(frame: pd.DataFrame) -> Figure:
     axes[0][1].set_ylim(0, None)
     for axis in axes[0]:
         axis.set_xlabel("episodes drawn")
+        axis.locator_params(axis="x", nbins=6)
     axes[0][0].legend(fontsize=8, loc="lower right")
     seeds = frame["seed"].nunique()
     figure.suptitle(f"Training on {_families(frame)} ({seeds} seeds, running mean of {WINDOW} steps)")
@@ -135,6 +136,7 @@ def credit(frame: pd.DataFrame) -> Figure:
             )
         axis.set_title(f"{horizon} decisions")
         axis.set_xlabel("episodes drawn")
+        axis.locator_params(axis="x", nbins=6)
         axis.set_ylim(0, 1.02)
     axes[0][0].set_ylabel(f"mean score, form {form}")
     handles, names = axes[0][0].get_legend_handles_labels()
@@ -167,13 +169,10 @@ def divergence(frame: pd.DataFrame) -> Figure:
     axis.axhline(mean, color=BLACK, lw=1)
     axis.axhline(SOURCE_DIVERGENCE, color=BLACK, lw=1, ls=":")
     edge = axis.get_xlim()[1]
-    axis.text(edge, mean, f" mean {mean:.3f}", va="center", fontsize=8)
+    upper, lower = ("bottom", "top") if mean >= SOURCE_DIVERGENCE else ("top", "bottom")
+    axis.text(edge, mean, f" mean {mean:.3f}", va=upper, fontsize=8)
     axis.text(
-        edge,
-        SOURCE_DIVERGENCE,
-        f" source {SOURCE_DIVERGENCE}\n (another experiment)",
-        va="center",
-        fontsize=8,
+        edge, SOURCE_DIVERGENCE, f" source {SOURCE_DIVERGENCE}\n (another experiment)", va=lower, fontsize=8
     )
     axis.set_xlabel("message of the episode (form A)")
     axis.set_ylabel("KL(trained, base), nats a token")

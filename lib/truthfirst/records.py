@@ -64,16 +64,21 @@ def append_jsonl(path: Path, record: Any) -> None:
             raise
 
 
-def read_jsonl(path: Path) -> Iterator[Any]:
-    """Yield the records of a JSONL file; raise RecordError that names the first unreadable line."""
+def numbered_jsonl(path: str | Path) -> Iterator[tuple[int, Any]]:
+    """Yield (line number, record) of a JSONL file; raise RecordError that names the first unreadable line."""
     try:
-        data = path.read_bytes()
+        data = Path(path).read_bytes()
     except OSError as error:
         raise RecordError(f"{path}: cannot be read ({error.strerror})") from error
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
         try:
-            yield json.loads(line)
+            yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
             raise RecordError(f"{path}, line {number}: not a JSON record ({error})") from error
+
+
+def read_jsonl(path: str | Path) -> Iterator[Any]:
+    """Yield the records of a JSONL file; see `numbered_jsonl`."""
+    return (record for _, record in numbered_jsonl(path))

@@ -7,6 +7,7 @@
     log.txt          what the cells printed, with times
     partial.ipynb    the notebook while it runs, or as far as a broken run came
     executed.ipynb   the notebook with its outputs
+    figures/         what it drew, and results/ the frames; a finished run publishes them (`runs_publish`)
     metrics.json     what the notebook reported through `record_metrics`; null where a number is missing
     timing.json      start, end, seconds, seconds of each code cell
     status.json      written last: finished, with the hashes of the files above, or broken, with the reason
@@ -146,7 +147,8 @@ class RunRecord:
     started  ISO time in UTC, None where unknown
     seconds  of a finished run
     metrics  of a finished run
-    figures  names of the figures that a finished run drew
+    figures  names of the figures that a finished run published
+    kept     why others stay in its folder
     library_changed  the code was edited while the run went on: its results are not reused
     """
 
@@ -158,6 +160,7 @@ class RunRecord:
     seconds: float | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     figures: tuple[str, ...] = ()
+    kept: str = ""
     library_changed: bool = False
 
 
@@ -188,6 +191,7 @@ def read_run(folder: Path) -> RunRecord:
             seconds=timing.get("seconds"),
             metrics=read_json(folder / "metrics.json"),
             figures=tuple(status.get("figures") or ()),
+            kept=str(status.get("kept") or ""),
             library_changed=bool(status.get("library_changed")),
         )
     except RunError as error:
@@ -271,7 +275,9 @@ class Claim:
             stop.set()
             thread.join()
 
-    def finish(self, timing: Mapping[str, Any], figures: tuple[str, ...], library_changed: bool) -> None:
+    def finish(
+        self, timing: Mapping[str, Any], figures: tuple[str, ...], library_changed: bool, kept: str = ""
+    ) -> None:
         """Write timing, metrics if there are none, and last the final status. Raises OSError and RunError."""
         self.check()
         if not (self.folder / "metrics.json").exists():
@@ -282,6 +288,7 @@ class Claim:
             "attempt": self.attempt,
             "files": {name: content_hash((self.folder / name).read_bytes()) for name in RESULT_FILES},
             "figures": list(figures),
+            "kept": kept,
             "library_changed": library_changed,
         }
         write_json(self.folder / "status.json", status)

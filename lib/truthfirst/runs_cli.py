@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 import textwrap
 import threading
@@ -26,11 +25,13 @@ from typing import Any, NoReturn
 from tqdm import tqdm
 
 from . import paths
+from .interrupts import INTERRUPTED, STOPPED, terminable
 from .presets import PRESETS, UnknownPreset
-from .runs import RunError, list_runs, read_run
+from .runs import RunError, RunRecord, list_runs, read_run
 from .runs_execute import Outcome, describe, drawn_by, execute, execute_all
 from .runs_grid import parse_assignments, read_grid
 from .runs_plan import Plan, code_hash, plan_run, study_notebooks
+from .runs_publish import FIGURE_FOLDER
 from .streams import SeedError
 
 COMMANDS = ("run", "grid", "study", "status")
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and words[0] not in COMMANDS and not words[0].startswith("-"):
         words.insert(0, "run")
     try:
-        with _terminable():
+        with terminable():
             return _dispatch(_parser().parse_args(words))
     except (RunError, UnknownPreset, SeedError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -81,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {describe(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped; the same command goes on where this one ended", file=sys.stderr)
-        return 130
+        print(STOPPED, file=sys.stderr)
+        return INTERRUPTED
 
 
 def _dispatch(options: argparse.Namespace) -> int:
@@ -145,23 +146,6 @@ def _ticking(bar: tqdm[NoReturn]) -> Iterator[None]:
         stop.set()
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Make SIGTERM stop as Ctrl-C does: the run under way is marked and its kernel ended."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 # --- tables -----------------------------------------------------------------------------------------------
 def _report(outcomes: Sequence[Outcome]) -> int:
     """Print what each run found and where it is; return the exit code."""
@@ -174,7 +158,9 @@ def _report(outcomes: Sequence[Outcome]) -> int:
         took = "" if run.seconds is None else f"{run.seconds:.0f} s"
         state = {"skipped": "finished before", "running": "runs elsewhere"}.get(outcome.state, outcome.state)
         found = outcome.reason or _found(run.metrics)
-        where = [f"{_short(run.folder)}/", *_figure_lines(run.run_id, run.figures)]
+        where = [f"{_short(run.folder)}/", *_figure_lines(run)]
+        if run.kept:
+            found += f"\n{run.kept}"
         if run.library_changed:
             found += "\nthe code was edited meanwhile: this run will be done again"
         given = [f"{name}={value}" for name, value in outcome.plan.given.items()] if same else []
@@ -216,11 +202,13 @@ def _found(metrics: dict[str, Any]) -> str:
     return "\n".join(lines[:SHOWN_METRICS] + ([f"and {more} more in metrics.json"] if more else []))
 
 
-def _figure_lines(run_id: str, drawn: Sequence[str]) -> list[str]:
-    """Return the figures of a run, and those that another run has drawn over since."""
-    now_there = drawn_by(run_id)
+def _figure_lines(run: RunRecord) -> list[str]:
+    """Return the figures that a run published, those that another run has published over since, and those it kept."""
+    now_there = drawn_by(run.run_id)
     lines = [f"{_short(paths.FIGURES)}/{name}.png" for name in now_there]
-    return lines + [f"{name}.png is another run's now (--redo)" for name in drawn if name not in now_there]
+    lines += [f"{name}.png is another run's now (--redo)" for name in run.figures if name not in now_there]
+    drawn = sorted(path.stem for path in (run.folder / FIGURE_FOLDER).glob("*.png"))
+    return lines + [f"there: {FIGURE_FOLDER}/{name}.png" for name in drawn if name not in run.figures]
 
 
 def _short(path: Path) -> str:

@@ -9,7 +9,6 @@ next start; its kernel notices within a second that its parent is gone.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -33,6 +32,7 @@ from . import paths
 from .records import write_atomic
 from .runs import ATTEMPT_VARIABLE, RUN_VARIABLE, Claim, RunError, claim, now, read_run
 from .runs_plan import Plan, code_hash
+from .runs_publish import plan_publication, publish_run, read_sidecar
 
 KERNEL = "python3"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -81,7 +81,10 @@ def execute(
                 "cells": [c.metadata.papermill.get("duration") for c in node.cells if c.cell_type == "code"],
             }
             changed = code_hash() != plan.code_hash
-            claimed.finish(timing, tuple(drawn_by(plan.run_id)), library_changed=changed)
+            publication = plan_publication(plan.folder, plan.varied, plan.parameters.get("preset"))
+            named = tuple(dict.fromkeys([*publication.names, *drawn_by(plan.run_id)]))
+            claimed.finish(timing, named, library_changed=changed, kept=publication.kept)
+            publish_run(plan.folder, publication)  # last of all: a broken run publishes nothing
     except FAILURES as error:
         reason = describe(error)
         claimed.fail(reason)
@@ -176,13 +179,8 @@ def drawn_by(run_id: str) -> list[str]:
     """Return the names of the figures whose JSON sidecar names this run (as `run`, or among `run_ids`)."""
     names = []
     for sidecar in sorted(paths.FIGURES.glob("*.json")):
-        try:
-            content = json.loads(sidecar.read_bytes())
-        except (OSError, ValueError):
-            continue  # a damaged sidecar names no run; redrawing the figure mends it
-        if isinstance(content, dict) and (
-            content.get("run") == run_id or run_id in (content.get("run_ids") or ())
-        ):
+        content = read_sidecar(sidecar) or {}  # a damaged one names no run
+        if content.get("run") == run_id or run_id in (content.get("run_ids") or ()):
             names.append(sidecar.stem)
     return names
 
@@ -229,6 +227,9 @@ def _environment(claimed: Claim, single_thread: bool) -> Iterator[None]:
     }
     if single_thread:
         wanted |= dict.fromkeys(THREAD_VARIABLES, "1")
+    # Threads that wait for each other sleep instead of spinning: on a busy machine a model in the kernel would else burn
+    # most of its time on waiting. A user's own setting stands.
+    wanted["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

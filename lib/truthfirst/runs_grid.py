@@ -13,21 +13,18 @@ A grid file::
 
 At least one of `product` and `cells` must name a cell; equal cells run once.
 
-Scalars follow YAML 1.2's core schema, not PyYAML's 1.1: `1e-3` is a number, `no` and `on` are text, `010` is ten and a
-date is text. A key that stands twice in one mapping is an error.
+Scalars follow YAML 1.2's core schema, and a key that stands twice is an error (`core_yaml.py`).
 """
 
 from __future__ import annotations
 
 import itertools
-import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from . import core_yaml
 from .runs import RunError
 
 
@@ -40,48 +37,12 @@ class Grid:
     workers: int
 
 
-class _CoreLoader(yaml.SafeLoader):
-    """PyYAML's safe loader with YAML 1.2's scalars and without duplicate keys."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML fills it by class
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for index, key in enumerate(keys):
-            if key in keys[:index]:
-                mark = node.value[index][0].start_mark
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", mark)
-        return super().construct_mapping(node, deep)
-
-
-def _integer(loader: _CoreLoader, node: yaml.ScalarNode) -> int:
-    text = str(loader.construct_scalar(node))
-    return int(text, 0) if text[:2] in ("0x", "0o") else int(text)
-
-
-_CoreLoader.add_constructor("tag:yaml.org,2002:int", _integer)
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    (
-        "float",
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        list("-+.0123456789"),
-    ),
-):
-    _CoreLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
-
-
 def load_yaml(text: str, where: str) -> Any:
     """Return the value of a YAML text; raise RunError of one line that names place and problem."""
     try:
-        return yaml.load(text, Loader=_CoreLoader)  # a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise RunError(f"{where}{line}: not YAML ({error.problem})") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise RunError(f"{where}: not YAML ({' '.join(str(error).split())})") from error
+        return core_yaml.load_yaml(text, where)
+    except core_yaml.YamlError as error:
+        raise RunError(str(error)) from error
 
 
 def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:

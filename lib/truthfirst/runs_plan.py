@@ -5,7 +5,7 @@ notebook's name, the preset and what differs from the defaults in short, and a h
 notebook's source (cells and tags, not outputs) and the code: this package's Python files and data/corpus/. An edited
 notebook, library or corpus therefore gets a new run, and a result is never taken for one of newer code. Not in the
 hash, but recorded with the run: versions of Python and packages, and the git commit. Files that a notebook reads from
-data/results/ are in neither; use `--redo` after they change.
+data/results/ or from a corpus of the caller's own are in neither; use `--redo` after they change.
 
 Parameters are the literals assigned in the notebook's cell tagged `parameters`, with papermill's meaning: the given
 values are injected in a cell after it. Three names are checked here because a wrong value would waste a run:
@@ -45,6 +45,7 @@ class Plan:
     source        the notebook as JSON text, as it was when the run was planned
     given         parameters to inject, typed
     parameters    all parameters: given over declared
+    varied        names of those that differ from their defaults, the preset not counted; a study has none
     source_hash   of the notebook's cells
     code_hash     of the package and the corpus
     folder        papermill_runs/<run_id>, absolute
@@ -58,6 +59,7 @@ class Plan:
     source_hash: str
     code_hash: str
     folder: Path
+    varied: tuple[str, ...] = ()
 
     def documents(self) -> dict[str, Any]:
         """Return the JSON documents with which the run's folder appears, by file name."""
@@ -88,7 +90,11 @@ def plan_run(notebook: str | Path, given: Mapping[str, Any], code: str | None = 
     if unknown:
         names = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
         raise RunError(f"{path.name} declares no parameter {', '.join(unknown)}; it declares {names}")
-    typed = {name: _fit(name, given[name], default) for name, default in declared.items() if name in given}
+    typed = {
+        name: _placed(name, _fit(name, given[name], default))
+        for name, default in declared.items()
+        if name in given
+    }
     parameters = declared | typed
     for name, value in parameters.items():
         _check_value(name, value)
@@ -101,11 +107,13 @@ def plan_run(notebook: str | Path, given: Mapping[str, Any], code: str | None = 
     )
     code = code or code_hash()
     identity = {"notebook": path.stem, "parameters": parameters, "source": source_hash, "code": code}
-    telling = {n: v for n, v in parameters.items() if n == "preset" or v != declared[n]}
+    varied = tuple(n for n, v in parameters.items() if n != "preset" and v != declared[n])
+    telling = {n: v for n, v in parameters.items() if n == "preset" or n in varied}
     parts = (_slug(path.stem), label(telling), content_hash(identity, 12))
     run_id = "-".join(part for part in parts if part)
     source = nbformat.writes(node)
-    return Plan(run_id, path, source, typed, parameters, source_hash, code, (paths.RUNS / run_id).absolute())
+    folder = (paths.RUNS / run_id).absolute()
+    return Plan(run_id, path, source, typed, parameters, source_hash, code, folder, varied)
 
 
 def find_notebook(notebook: str | Path) -> Path:
@@ -192,6 +200,26 @@ def _fit(name: str, value: Any, default: Any) -> Any:
     raise RunError(f"parameter {name} = {value!r}: expected {expected}, such as the default {default!r}")
 
 
+def _placed(name: str, value: Any) -> Any:
+    """Return a given value; a `corpus` as an absolute path, since the kernel works in another folder than the caller.
+
+    A relative path is the caller's, ~ is the home folder. Raises RunError where there is no such folder.
+    """
+    if name != "corpus" or value is None:
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise RunError(f"parameter corpus = {value!r}: give the path of a folder")
+    try:
+        folder = Path(value).expanduser().absolute()
+    except RuntimeError as error:  # ~ of a user who is not known here
+        raise RunError(f"parameter corpus = {value!r}: {error}") from error
+    if folder.is_file():
+        raise RunError(f"parameter corpus = {value!r} is a file, not a folder")
+    if not folder.is_dir():
+        raise RunError(f"parameter corpus = {value!r}: there is no folder {folder}")
+    return str(folder)
+
+
 def _check_value(name: str, value: Any) -> None:
     """Check the parameters whose meaning is fixed; see the module docstring."""
     if name == "preset":
@@ -209,6 +237,8 @@ def label(parameters: Mapping[str, Any]) -> str:
     pieces = []
     for name, value in parameters.items():
         items = value if isinstance(value, list) else [value]
+        if name == "corpus" and isinstance(value, str):
+            items = [Path(value).name]  # where it lies is in the hash
         texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
         pieces.append(f"{name}={_slug('+'.join(texts))[:24]}")
     return "-".join(pieces)[:MAX_LABEL].rstrip("-_.=+")

@@ -79,6 +79,9 @@ class Result:
     reason           why it ended: by itself ("exited", "signal"), or at its bound on "processor" time, "wall" time,
                      "memory" (of all processes together) or "output"
     seconds          of wall time, to the end of its last process
+    tree             tar archive of the workspace that it left (files, folders and links; modes are reset but for the
+                     right to execute); None where `Program.tree` is None, where the sandbox killed the program, and
+                     where the workspace, written out, exceeds `workspace_bytes`
     """
 
     stdout: str
@@ -88,6 +91,7 @@ class Result:
     stdout_cut: bool
     stderr_cut: bool
     seconds: float
+    tree: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +151,17 @@ class _Stream:
 
 
 @contextlib.contextmanager
-def _started(program: Program, information: int, status: int) -> Iterator[subprocess.Popen[bytes]]:
+def _started(program: Program, *writers: int) -> Iterator[subprocess.Popen[bytes]]:
     """Start bubblewrap; whatever happens, nothing of it is left at the end."""
     with tempfile.TemporaryFile() as told:  # a file, not a pipe: nobody has to wait for its reader
         told.write(job(program))
         told.seek(0)
         process = subprocess.Popen(
-            command_line(program, information, status),
+            command_line(program, *writers),
             stdin=told,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=(information, status),
+            pass_fds=writers,
             env={},
             start_new_session=True,
         )
@@ -176,7 +180,7 @@ def _run(program: Program) -> Result:
     with contextlib.ExitStack() as stack:
         pipes: dict[str, IO[bytes]] = {}
         ends = []
-        for name in ("information", "status"):
+        for name in ("information", "status", *(("tree",) if program.tree is not None else ())):
             reader, writer = os.pipe()
             pipes[name] = stack.enter_context(open(reader, "rb", buffering=0))
             ends.append(stack.enter_context(open(writer, "wb", buffering=0)))
@@ -191,7 +195,8 @@ def _run(program: Program) -> Result:
 
 def _followed(process: subprocess.Popen[bytes], pipes: Mapping[str, IO[bytes]], limits: Limits) -> Result:
     """Read what a running sandbox writes, end it at a bound, and tell what came of it."""
-    streams = {name: _Stream(limits.output_bytes if name.startswith("std") else 4_096) for name in pipes}
+    bounds = {"stdout": limits.output_bytes, "stderr": limits.output_bytes, "tree": tree_bytes(limits)}
+    streams = {name: _Stream(bounds.get(name, 4_096)) for name in pipes}
     reason: Reason | None = None
     started: float | None = None
     inner: int | None = None  # a pidfd of process 1 inside
@@ -236,7 +241,21 @@ def _followed(process: subprocess.Popen[bytes], pipes: Mapping[str, IO[bytes]], 
     out, err = streams["stdout"], streams["stderr"]
     texts = [bytes(stream.kept).decode("utf-8", "replace") for stream in (out, err)]
     why, status = (reason, None) if reason else _why(code, seconds, limits)
-    return Result(texts[0], texts[1], status, why, out.total > out.limit, err.total > err.limit, seconds)
+    tree = _whole(streams["tree"]) if "tree" in streams and why in ("exited", "signal") else None
+    return Result(
+        texts[0], texts[1], status, why, out.total > out.limit, err.total > err.limit, seconds, tree
+    )
+
+
+def tree_bytes(limits: Limits) -> int:
+    """Return the most bytes that the archive of a workspace may have: headers, padding and long names included."""
+    return limits.workspace_bytes + 4_096 * limits.files + (1 << 16)
+
+
+def _whole(archive: _Stream) -> bytes | None:
+    """Return an archive that came to its end, which two blocks of zeros tell; None for a part of one."""
+    complete = archive.total <= archive.limit and archive.kept.endswith(bytes(1_024))
+    return bytes(archive.kept) if complete else None
 
 
 def _why(code: int, seconds: float, limits: Limits) -> tuple[Reason, int | None]:

@@ -106,13 +106,15 @@ class Trace:
     header  JSON: environment id, form, budget, versions, policy, and what rebuilds the environment
     turns   in order
     stop    why it ended
-    answer  form F: the text of the answer, bounded in size
+    answer  the text of a written answer, bounded in size: form F's plan
+    where   file and line that it was read from; for messages only, it is no part of the record
     """
 
     header: dict[str, Any]
     turns: tuple[Turn, ...]
     stop: StopReason
     answer: str | None = None
+    where: str = field(default="trace", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Episode(Protocol):
         ...
 
     def answer(self, text: str) -> None:
-        """Form F: hand in the written answer; any text is scored, none raises."""
+        """Form F: hand in the written answer; anything is scored, nothing raises. In other forms it ends the episode."""
         ...
 
     def stop(self) -> None:

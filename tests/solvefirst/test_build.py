@@ -18,7 +18,7 @@ import yaml
 from small import SMALL
 
 from truthfirst.records import read_jsonl
-from truthfirst.solvefirst import backends, build_work, manifest
+from truthfirst.solvefirst import backends, build_store, build_work, manifest
 from truthfirst.solvefirst import build as building
 from truthfirst.solvefirst.admit.gates import GATES
 from truthfirst.solvefirst.build import Built, build, main
@@ -118,13 +118,25 @@ def test_a_missed_requirement_fails_the_build_and_says_by_how_much(tmp_path, cap
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [(["--workers", "0"], "at least 1"), ([], "unknown family")]
+    ("arguments", "plan", "message"),
+    [
+        (["--workers", "0"], SMALL, "workers must be from 1 to"),
+        (["--workers", "1000"], SMALL, "got 1000"),
+        ([], SMALL | {"families": ["alchemy"]}, "unknown family"),
+        ([], SMALL | {"sizes": {"nano": float("inf")}}, "sizes.nano"),
+    ],
 )
-def test_wrong_input_ends_with_code_2(tmp_path, capsys, arguments, message):
-    file = tmp_path / "plan.yaml"
-    file.write_text(yaml.safe_dump(SMALL | {"families": ["alchemy"]}))
-    assert main([str(file), *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_wrong_input_ends_with_code_2_and_leaves_nothing(
+    tmp_path, capsys, monkeypatch, arguments, plan, message
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    file, folder = tmp_path / "plan.yaml", tmp_path / "out"
+    file.write_text(yaml.safe_dump(plan))
+    assert main([str(file), "--out", str(folder), *arguments]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert not folder.exists()
 
 
 # --- interruptions ----------------------------------------------------------------------------------------
@@ -169,6 +181,24 @@ def test_a_killed_build_goes_on_where_it_was(small_corpus: Built, tmp_path):
     assert json.loads((folder / "build.json").read_text())["jobs_done_now"] == len(records) - before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_build_says_so_and_goes_on(small_corpus: Built, small_plan, tmp_path, number):
+    """Ctrl-C reaches every process of the group, SIGTERM the one that was started: one line, no traceback."""
+    folder = tmp_path / "stopped"
+    process = start(SMALL, folder, "--workers", "2")
+    wait_for_records(folder, 3, process)
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert errors.splitlines()[-1] == "stopped; the same command goes on where this one ended"
+    assert not {"Traceback", "Warning", "Error"} & set(errors.replace(":", " ").split())
+    before = len(list(read_jsonl(folder / "candidates.jsonl")))
+    again = build(small_plan, folder, workers=1, progress=False)
+    assert again.hash == small_corpus.hash
+    total = len(list(read_jsonl(folder / "candidates.jsonl")))
+    assert again.summary["jobs_done_now"] == total - before > 0
+
+
 def test_a_killed_worker_loses_nothing(small_corpus: Built, tmp_path):
     folder = tmp_path / "orphaned"
     process = start(SMALL, folder, "--workers", "2")
@@ -200,7 +230,7 @@ def test_records_of_other_code_are_not_used(small_corpus: Built, small_plan, tmp
 
 def test_two_builds_do_not_write_to_one_store(small_corpus: Built, small_plan, tmp_path):
     with (
-        build_work.only_writer(tmp_path / "candidates.jsonl"),
+        build_store.only_writer(tmp_path / "candidates.jsonl"),
         pytest.raises(BuildError, match="another build is writing"),
     ):
         build(small_plan, tmp_path, workers=1, progress=False)

@@ -1,4 +1,4 @@
-"""One candidate's work and the store: what the library hash covers, what rejects, what is kept."""
+"""One candidate's work: what the library hash covers, what rejects, what is measured."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from truthfirst.records import append_jsonl, read_jsonl
 from truthfirst.solvefirst import build_work
 from truthfirst.solvefirst.build_work import (
     PACKAGE,
     BuildError,
     Job,
-    Store,
     imported_code,
     library_hash,
     work,
@@ -138,24 +136,3 @@ def test_work_leaves_no_episode_behind():
     work(JOB)
     gc.collect()
     assert not [thing for thing in gc.get_objects() if isinstance(thing, Ledger)]
-
-
-def test_the_store_keeps_what_carries_its_hash_and_cuts_a_torn_line(tmp_path):
-    path = tmp_path / "store.jsonl"
-    for key, code in (("a", "old"), ("b", "new")):
-        append_jsonl(path, {"key": key, "code": code})
-    with open(path, "ab") as file:
-        file.write(b'{"key": "c", "co')
-    store = Store(path, "new")
-    assert (list(store.records), store.stale, store.torn) == (["b"], 1, True)
-    store.add({"key": "d", "code": "new", "worker": "w"})
-    assert [record["key"] for record in read_jsonl(path)] == ["a", "b", "d"]
-    assert list(Store(path, "new").records) == ["b", "d"]
-    assert not Store(path, "new").torn
-
-
-def test_a_record_of_a_node_with_other_code_is_refused(tmp_path):
-    store = Store(tmp_path / "store.jsonl", "ours")
-    with pytest.raises(BuildError, match="worker far:1 runs another library"):
-        store.add({"key": "a", "code": "theirs", "worker": "far:1"})
-    assert not (tmp_path / "store.jsonl").exists()

@@ -71,6 +71,22 @@ def test_a_missing_or_empty_corpus_is_named(tmp_path: Path) -> None:
         build_candidate(Recipe("rationing", "nano", corpus=str(tmp_path)))
 
 
+@pytest.mark.parametrize("corpus", [5, True, ["a"], Path("a"), b"a"])
+def test_a_corpus_is_named_by_text(corpus: Any) -> None:
+    with pytest.raises(CorpusError, match=r"corpus = .*: give the path of a folder as text, or None"):
+        Recipe("rationing", "nano", corpus=corpus)
+
+
+def test_a_corpus_may_be_named_from_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "story.txt").write_text(STORY)
+    read_corpus.cache_clear()
+    assert draw_passage(Recipe("rationing", "nano", corpus="~/texts")).id == "story.txt"
+    with pytest.raises(CorpusError, match=r"story\.txt' is a file, not a folder: name a folder of \.txt"):
+        draw_passage(Recipe("rationing", "nano", corpus="~/texts/story.txt"))
+
+
 @pytest.mark.parametrize("damage", [{"colour": "red"}, {"seed": -1}, {"family": "nothing"}])
 def test_a_damaged_recipe_does_not_build(
     damage: dict[str, Any], candidate: Callable[..., Environment]
@@ -145,4 +161,4 @@ def test_another_setter_may_write_the_spec_and_sees_no_theta() -> None:
     assert env.view(Form.AGENTIC).prompt[0]["content"].endswith("LOUD.")
     assert seen[0].counts == env.family.counts(env.theta)
     assert not any(value is env.theta for value in (getattr(seen[0], name) for name in seen[0].__slots__))
-    assert set(SETTERS) == {"template"}
+    assert set(SETTERS) == {"template", "terse"}

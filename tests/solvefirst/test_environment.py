@@ -16,8 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truthfirst.episode import load_traces, save_trace
-from truthfirst.solvefirst.candidates import rebuild
-from truthfirst.solvefirst.environment import Environment, InstanceEpisode, read_plan, turn_budget
+from truthfirst.solvefirst import references
+from truthfirst.solvefirst.admit.gates import admit
+from truthfirst.solvefirst.candidates import Recipe, build_candidate, rebuild
+from truthfirst.solvefirst.environment import (
+    Environment,
+    InstanceEpisode,
+    NoRewardScale,
+    read_plan,
+    turn_budget,
+)
 from truthfirst.solvefirst.families.base import Action, UnknownName, entry
 from truthfirst.solvefirst.realize.tools import Probe
 from truthfirst.solvefirst.score import REWARD_KINDS, score_trace
@@ -121,6 +129,7 @@ def test_whole_episodes_with_arbitrary_calls(
         if turn.status == "refused":
             assert (episode.state, episode.known) == before
             assert reply.startswith("Refused: ")
+            assert "?." not in reply  # one full stop ends a sentence
     episode.stop()
 
     score = episode.score()
@@ -160,7 +169,7 @@ def test_whole_answers_of_arbitrary_text(environment: Environment, data: st.Data
         assert (score.reward, score.detail["u"]) == (0, None)
     else:
         assert score.detail["u"] <= env.solution.u_star + env.family.epsilon
-    assert episode.turns_left == -len(episode.turns)  # form F has no turns to spend
+    assert episode.turns_left == 0  # form F has no turns to spend
 
 
 # --- the three forms --------------------------------------------------------------------------------------
@@ -349,15 +358,64 @@ def test_a_malformed_answer_scores_zero_and_other_numbers_are_missing(environmen
     assert episode.trace() == before
 
 
-def test_each_form_is_played_in_its_own_way(rationing: Environment) -> None:
+def test_form_f_has_no_tools_and_no_turns_and_records_no_call(rationing: Environment) -> None:
     written = rationing.episode("F")
-    assert "no tools" in written.call(rationing.spec.tools["spend"].name, {"amount": 1})
+    for name, arguments in ((rationing.spec.tools["spend"].name, {"amount": 1}), ("nothing", None)) * 5:
+        assert "no tools and no call is executed; write the plan" in written.call(name, arguments)
+        assert (written.turns, written.turns_left, written.done) == ([], 0, False)
     assert written.state == rationing.family.start(rationing.theta)
-    with pytest.raises(ValueError, match="form A has no written answer"):
-        rationing.episode("A").answer("[]")
+    written.answer(written.write_plan(rationing.solution.plan))
+    assert written.score().reward == 1
+    assert len(written.turns) == len(rationing.solution.plan)
+    assert written.turns_left == 0
+    assert "over" in written.call("nothing", {})
+
+
+@pytest.mark.parametrize("answer", [None, 7, [], [["x", 1]], {"plan": []}, b"[]", math.nan, object()])
+def test_an_answer_that_is_no_text_is_malformed(rationing: Environment, answer: Any, tmp_path: Path) -> None:
+    episode = rationing.episode("F")
+    episode.answer(answer)
+    assert episode.stop_reason is StopReason.MALFORMED
+    assert episode.score().reward == 0
+    save_trace(tmp_path / "traces.jsonl", episode.trace())
+    (trace,) = load_traces(tmp_path / "traces.jsonl")
+    assert trace.answer == f"(an answer that is no text: {type(answer).__name__})"
+
+
+@pytest.mark.parametrize("form", ["I", "A"])
+def test_an_answer_where_calls_are_asked_for_ends_the_episode_as_stopping_does(
+    rationing: Environment, form: str
+) -> None:
+    answered, stopped = rationing.episode(form), rationing.episode(form)
+    first = rationing.solution.plan[0]
+    for episode in (answered, stopped):
+        episode.call(*episode.write(first))
+    answered.answer(answered.write_plan(rationing.solution.plan))  # nothing of it is played
+    stopped.stop()
+    assert answered.stop_reason is StopReason.STOPPED
+    assert answered.score() == stopped.score()
+    assert answered.trace().answer is not None
+    before = answered.trace()
+    answered.answer(None)
+    assert answered.trace() == before
+
+
+def test_an_unknown_form_is_named(rationing: Environment) -> None:
     for form in ("X", "a", "", None):
         with pytest.raises(ValueError, match="unknown form"):
             rationing.episode(form)
+
+
+@pytest.mark.parametrize("form", Form)
+def test_no_episode_begins_where_nothing_can_be_won(form: Form) -> None:
+    """The score of such an episode does not exist: it must not be found out in the middle of a rollout."""
+    flat = build_candidate(Recipe("knapsack", "nano", index=2))
+    assert flat.solution.span == 0
+    with pytest.raises(NoRewardScale, match=rf"{flat.id} has no reward scale: .*u0 = .*admit"):
+        flat.episode(form)
+    assert admit(flat).gate == "margin"
+    with pytest.raises(NoRewardScale):
+        references.play(references.policy("plan"), flat, form, 0)
 
 
 # --- traces -----------------------------------------------------------------------------------------------

@@ -68,6 +68,12 @@ def test_a_trial_judges_every_setter_on_the_same_instances(tried: tuple[pd.DataF
     assert of["language:leaky"]["dollars"].min() > of["language:good"]["dollars"].max()
 
 
+def test_seconds_are_those_of_the_clock_that_is_named() -> None:
+    ticks = iter(range(100))
+    candidates = trial({"template": TemplateSetter}, RECIPES[:3], clock=lambda: 5.0 * next(ticks))
+    assert candidates["seconds"].tolist() == [5.0, 5.0, 5.0]
+
+
 def test_answers_are_counted_by_what_became_of_them(tried: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     _, answered = tried
     assert list(answered.columns) == list(ANSWERS)

@@ -14,7 +14,7 @@ from truthfirst.policies.calls import UNREADABLE, Call
 from truthfirst.policies.dialogue import Dialogue, Message
 from truthfirst.records import RecordError, canonical_json
 from truthfirst.solvefirst.candidates import Recipe, build_candidate
-from truthfirst.study.compare import compare, play_all, rescore
+from truthfirst.study.compare import compare, play_all, rescore, rescored
 
 WORLDS = [build_candidate(Recipe("rationing", "nano", index=i)) for i in (1, 3)]
 DEEP: list = []
@@ -165,6 +165,35 @@ def test_a_policy_that_mixes_up_its_episodes_is_named():
         compare([Swapping()], WORLDS, ["A"])
 
 
+class Confused:
+    """A policy that answers where it should act and acts where it should answer."""
+
+    name = "confused"
+
+    def play(self, episodes):
+        for episode in episodes:
+            if episode.view.tools:
+                episode.answer("[]")
+            for tool in ("spend", None):
+                episode.call(tool, {"amount": 1})
+            episode.answer(None)
+        return [episode.trace() for episode in episodes]
+
+
+def test_a_policy_that_mixes_up_the_forms_scores_and_raises_nothing(tmp_path):
+    frame = compare([Confused()], WORLDS, traces=tmp_path / "t.jsonl").set_index(["environment", "form"])
+    for world in WORLDS:
+        assert frame.loc[(world.id, "F"), "stop"] == "malformed"
+        assert frame.loc[(world.id, "F"), "reward"] == 0
+        for form in "IA":
+            assert frame.loc[(world.id, form), "stop"] == "stopped"
+            assert frame.loc[(world.id, form), "turns"] == 0
+            assert frame.loc[(world.id, form), "u"] == world.family.abandon(
+                world.theta, world.family.start(world.theta)
+            )
+    assert set(rescored(tmp_path / "t.jsonl")["checked"]) == {"all"}
+
+
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -192,6 +221,23 @@ def test_a_transformers_model_plays_and_a_larger_n_later_adds_other_samples(tmp_
     rollout = json.loads(store.read_text().splitlines()[0])["header"]["rollout"]
     assert rollout["versions"].keys() == {"torch", "transformers"}
     assert rollout["tokens"]["logprob"] == pytest.approx(sum(m["logprob"] for m in rollout["messages"]))
+
+
+def test_stored_episodes_of_other_weights_are_not_taken_for_the_same(tmp_path):
+    torch = pytest.importorskip("torch")
+    from truthfirst.policies.clockwork import clockwork
+    from truthfirst.policies.language import LanguagePolicy
+
+    policy = LanguagePolicy(*clockwork(["CALL ", "alpha", " {}"], CHATML, context=16_384), "clock", seed=3)
+    store = tmp_path / "traces.jsonl"
+    compare([policy], WORLDS[:1], ["A"], traces=store)
+    compare([policy], WORLDS[:1], ["A"], traces=store)  # the same weights: nothing is played again
+    assert len(load_traces(store)) == 1
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight.add_(0.01)
+    with pytest.raises(RecordError, match=r"line 1: policy 'clock' has stored episodes with model_hash = "):
+        compare([policy], WORLDS[:1], ["A"], traces=store)
 
 
 def test_roll_out_numbers_episodes_by_their_seed_where_one_is_set():

@@ -11,6 +11,7 @@ from IPython.display import HTML
 from truthfirst.policies.base import named
 from truthfirst.records import RecordError
 from truthfirst.solvefirst.candidates import Recipe, build_candidate
+from truthfirst.solvefirst.families.base import Action
 from truthfirst.solvefirst.references import play, policy
 from truthfirst.solvefirst.score import regret_ledger
 from truthfirst.study.viewer import shown, trace_page, view_trace
@@ -114,12 +115,83 @@ def test_every_turn_its_reply_and_its_price_are_on_the_page(form):
     ledger = regret_ledger(trace)
     for row in ledger.rows:
         priced = row.regret if row.regret is not None else row.credit
-        assert priced is None or f"{priced / ledger.span:+.3f}" in page.text
+        assert not priced or f"{priced / ledger.span:+.3f}" in page.text
     for name, share in ledger.losses().items():
         assert f"{name} {float(share):+.3f}" in page.text
     assert f"u = {ledger.u}" in page.text
-    assert "V* after" in page.text
-    assert "ledger so far" in page.text
+
+
+class Rows(HTMLParser):
+    """The table of turns: its header and rows as lists of texts, and which cells are bold."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows, self.bold = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "tr":
+            self.rows.append([])
+            self.bold.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self.bold[-1].append("font-weight:600" in dict(attrs).get("style", ""))
+
+    def handle_data(self, data):
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+@pytest.mark.parametrize("form", "IA")
+def test_the_state_table_follows_the_mechanism_and_marks_what_changed(form):
+    trace = play(policy("probe-2"), WORLD, form, 0)
+    table = Rows(trace_page(trace, WORLD))
+    family, theta = WORLD.family, WORLD.theta
+    hidden, ledger = len(family.hidden(theta)), regret_ledger(trace)
+    at_first = 0 if form == "A" else hidden
+    assert table.rows[0][3:] == ["gain so far", "known", "V* after", "left", "periods left"]
+    expected = [["0", f"{at_first}/{hidden}", str(ledger.u_star), str(theta.budget), "4"]]
+    state, gained, known = family.start(theta), 0, set()
+    for turn, row in zip(trace.turns, ledger.rows, strict=True):
+        if turn.kind == "decision":
+            verb, *args = turn.detail["action"]
+            state, gain, seen = family.step(theta, state, Action(verb, tuple(args)))
+            gained, known = gained + gain, known | set(seen)
+        else:
+            known.add(tuple(turn.detail["key"]))
+        facts = [str(value) for value in family.observe(theta, state).values()]
+        knows = max(at_first, len(known))
+        expected.append([str(gained), f"{knows}/{hidden}", str(row.value_after), *facts])
+    turns = table.rows[1:-1]
+    assert [row[3:] for row in turns] == expected
+    assert [row[0] for row in turns] == ["start", *(f"{turn.index + 1}{turn.kind}" for turn in trace.turns)]
+    for before, after, bold in zip(expected, expected[1:], table.bold[2:-1], strict=False):
+        assert bold[3:] == [a != b for a, b in zip(before, after, strict=True)]
+
+
+def test_steps_of_a_written_plan_are_shown_as_calls():
+    world = build_candidate(Recipe("pricing", "nano", index=2))
+    trace = play(policy("optimal"), world, "F", 0)
+    text = Page(trace_page(trace, world)).text
+    assert f"{len(trace.turns)} steps of a written plan" in text
+    step = trace.turns[0]
+    assert f'{step.tool}("{step.arguments[0]}")' in text
+
+
+def test_the_state_speaks_of_things_by_their_names():
+    world = build_candidate(Recipe("orienteering", "nano", index=3))
+    table = Rows(trace_page(play(policy("plan"), world, "A", 0), world))
+    here = {row[table.rows[0].index("here")] for row in table.rows[1:-1]}
+    assert here & set(world.spec.entities["item"].names)
+    assert here <= {*world.spec.entities["item"].names, "none"}
+
+
+def test_of_one_token_and_of_no_number_nothing_odd_is_said():
+    trace = hostile()
+    trace.header["rollout"]["messages"][0] |= {"tokens": 1, "logprob": float("nan"), "notes": None}
+    text = Page(trace_page(trace)).text
+    assert "1 token · 9 before" in text
+    assert "nan" not in text
 
 
 def test_an_unreadable_answer_and_an_empty_episode_are_shown():
@@ -135,7 +207,7 @@ def test_an_unreadable_answer_and_an_empty_episode_are_shown():
 
 def test_tokens_and_log_probabilities_are_shown_where_there_are_any():
     text = Page(trace_page(hostile())).text
-    assert "3 tokens · 9 before them · log-probability -1.50, -0.50 a token" in text
+    assert "3 tokens · 9 before · log-probability -1.50, -0.50 a token" in text
 
 
 def test_long_text_is_cut_with_its_length_and_a_damaged_trace_is_named():

@@ -7,6 +7,8 @@ import torch
 
 from truthfirst.streams import stream
 from truthfirst.train.active import expected_waste, fitted_waste, informative, join, pass_counts
+from truthfirst.train.rollouts import score
+from truthfirst.types import Score
 
 
 def test_a_group_that_earned_the_same_teaches_nothing() -> None:
@@ -74,17 +76,46 @@ def test_join_pads_prompts_left_and_the_rest_right() -> None:
 
 
 def test_groups_that_teach_nothing_are_refilled(trainer) -> None:
-    made = trainer(groups=2, group_size=4, refills=4)
+    made = trainer(groups=2, group_size=4, refills=6, seed=1)
     made.model.train()
+    rounds, inner = [], made._scored
+
+    def recorded(rows: list) -> tuple:
+        rounds.append(inner(rows))
+        return rounds[-1]
+
+    made._scored = recorded
+    made.reward_funcs = [chance]  # a third of the groups differ
     batch = made._generate_and_score_completions([dict(made.train_dataset[0])] * 8)
+    taught = [
+        part["advantages"].view(-1, 4)[group]
+        for part, rollouts in rounds
+        for group, good in enumerate(informative(torch.tensor([r.reward for r in rollouts]), 4))
+        if good
+    ]
+    drawn = sum(len(rollouts) for _, rollouts in rounds) // 4
+    assert len(rounds) > 1
+    assert len(taught) >= 2
+    assert torch.equal(batch["advantages"].view(2, 4), torch.stack(taught[:2]))
     metrics = made._metrics["train"]
-    assert batch["advantages"].view(2, 4).abs().sum(1).gt(0).all()
     assert metrics["active/groups_informative"] == [2]
-    drawn = metrics["active/groups_drawn"][0]
-    assert metrics["active/wasted"][0] == pytest.approx(1 - 2 / drawn, abs=0.34)
-    written = (batch["completion_mask"] * batch["tool_mask"]).sum()
-    assert batch["num_items_in_batch"] == written
+    assert metrics["active/groups_drawn"] == [drawn]
+    assert metrics["active/wasted"] == [pytest.approx(1 - len(taught) / drawn)]
+    assert batch["num_items_in_batch"] == (batch["completion_mask"] * batch["tool_mask"]).sum()
     assert batch["prompt_ids"].shape[0] == 8
+
+
+def chance(environments: list, completions: list, **_) -> list[float]:
+    """Reward what was pressed first, in one group of three; the episode tells the same."""
+    rewards = score(environments, completions)
+    for first in range(0, len(rewards), 4):
+        group = [environments[row]._rollout for row in range(first, first + 4)]
+        good = sum(len(r.episode.trace().turns) for r in group) % 3 == 0
+        for place, rollout in enumerate(group):
+            value = float(place == 0) if good else 0.0
+            rollout._score = Score(value, {})
+            rewards[first + place] = value
+    return rewards
 
 
 def test_a_bound_on_rounds_is_kept(trainer) -> None:

@@ -21,12 +21,12 @@ COMPARED = ["loss", "grad_norm", "reward", "score/A", "turns/A", "entropy", "com
 
 
 class Kill(TrainerCallback):
-    """Stops a run as Ctrl-C would, after a step."""
+    """Stops a run as Ctrl-C would, after a step has been taken and logged."""
 
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def on_step_end(self, args, state, control, **_) -> None:
+    def on_step_begin(self, args, state, control, **_) -> None:
         if state.global_step == self.step:
             raise KeyboardInterrupt
 
@@ -57,7 +57,7 @@ def test_a_resumed_run_has_the_curve_of_an_unbroken_one(trainer, unbroken, kille
     with pytest.raises(KeyboardInterrupt):
         train(first)
     assert last_checkpoint(folder).name == f"checkpoint-{kept}"  # at most one interval is lost
-    assert read_history(folder)["step"].max() >= kept
+    assert read_history(folder)["step"].max() == killed  # and these steps are taken again
     second = trainer(lamp_tasks("ABCD"), **FIELDS)
     same(train(second, resume=True), unbroken)
     assert second.state.global_step == 6

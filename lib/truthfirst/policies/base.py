@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path, PureWindowsPath
 from typing import Any, Protocol, runtime_checkable
 
 from ..types import Episode, Trace
@@ -70,7 +71,20 @@ def roll_out(policy: Policy, episodes: Sequence[Episode]) -> list[Trace]:
 
 def named(trace: Trace, policy: str, **entries: Any) -> Trace:
     """Return `trace` with the policy's name and further JSON entries in its header."""
-    return Trace(trace.header | {"policy": policy} | entries, trace.turns, trace.stop, trace.answer)
+    return replace(trace, header=trace.header | {"policy": policy} | entries)
+
+
+def model_name(path: str) -> str:
+    """Return how a model is called: the last part of a folder's path, a hub name (`Qwen/Qwen3-8B`) as it is.
+
+    What lies before the last part belongs to one machine and says nothing of the model.
+    """
+    local = PureWindowsPath(path).is_absolute() or path.startswith(("/", "~", ".")) or Path(path).is_dir()
+    if not local:
+        return path
+    if path.rstrip("/\\").endswith("."):  # . and ..: only the file system knows their names
+        path = str(Path(path).resolve())
+    return PureWindowsPath(path).name or "model"
 
 
 def addresses(episodes: Sequence[Episode]) -> list[tuple[str, int]]:

@@ -145,7 +145,14 @@ def says_done(text: str) -> bool:
 
 
 def text_instructions(tools: Sequence[ToolSchema]) -> str:
-    """Return what the text protocol adds to the instructions: how to write a call, with two worked examples."""
+    """Return what the text protocol adds to the instructions: how to write a call, with two worked examples.
+
+    Where there is nothing to do but to run code (form F), the episode ends with a written answer and not with DONE.
+    """
+    if all(tool.kind == "code" for tool in tools):
+        ending = "Your first message without a CALL line is read as your answer, and ends the episode."
+    else:
+        ending = f"When nothing is left to do, write {DONE}."
     lines = []
     for tool in tools:
         names = ", ".join(f'"{name}": ...' for name in tool.parameters.get("properties", {}))
@@ -156,7 +163,7 @@ def text_instructions(tools: Sequence[ToolSchema]) -> str:
         "result comes back as the next message. Two examples, of tools that you do not have:\n"
         'CALL look_up {"word": "harbour"}\n'
         'CALL order {"item": "rope", "amount": 3}\n'
-        "Your tools:\n" + "\n".join(lines) + f"\nWhen nothing is left to do, write {DONE}."
+        "Your tools:\n" + "\n".join(lines) + f"\n{ending}"
     )
 
 

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ..episode import printable
+from ..episode import as_text, is_integer, printable
+from ..records import RecordError
 from ..types import Episode, Form, Trace
 from .base import named
 from .calls import Call, visible
@@ -210,3 +211,45 @@ class Dialogue:
             "messages": self.messages,
         }
         return named(self.episode.trace(), policy, rollout=record)
+
+
+# --- reading the record back ------------------------------------------------------------------------------
+def rollout_of(trace: Trace) -> dict[str, Any] | None:
+    """Return a model's record of its conversation, None for a scripted policy's trace.
+
+    Raises RecordError that names the field where the record is not what `Dialogue.trace` writes.
+    """
+    record = trace.header.get("rollout")
+    if record is None:
+        return None
+    where = f"{trace.where}: header.rollout"
+    if not isinstance(record, dict):
+        raise RecordError(f"{where} = {as_text(record)[:80]}: expected an object")
+    for name, kind in (("counts", dict), ("tokens", dict), ("messages", list)):
+        if not isinstance(record.get(name, kind()), kind):
+            raise RecordError(f"{where}.{name} = {as_text(record[name])[:80]}: expected {_JSON[kind]}")
+    for table in ("counts", "tokens"):
+        for name, value in record.get(table, {}).items():
+            _number(value, f"{where}.{table}.{name}")
+    for number, message in enumerate(record.get("messages", [])):
+        place = f"{where}.messages[{number}]"
+        if not isinstance(message, dict):
+            raise RecordError(f"{place} = {as_text(message)[:80]}: expected an object")
+        for name in ("tokens", "prompt_tokens", "logprob"):
+            _number(message.get(name), f"{place}.{name}")
+        turns = message.get("turns")
+        if not (isinstance(turns, list) and len(turns) == 2 and all(is_integer(part) for part in turns)):
+            raise RecordError(
+                f"{place}.turns = {as_text(turns)[:80]}: expected two integers, first turn and how many"
+            )
+        if not isinstance(message.get("notes", []), list):
+            raise RecordError(f"{place}.notes = {as_text(message['notes'])[:80]}: expected a list")
+    return record
+
+
+_JSON: dict[type, str] = {dict: "an object", list: "a list"}
+
+
+def _number(value: Any, where: str) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise RecordError(f"{where} = {as_text(value)[:80]}: expected a number or null")

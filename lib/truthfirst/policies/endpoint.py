@@ -38,7 +38,7 @@ import httpx
 from ..episode import printable
 from ..streams import derive
 from ..types import Episode, Trace
-from .base import Sampling, addresses
+from .base import Sampling, addresses, model_name
 from .calls import UNREADABLE, Call, count_lines, read_calls, says_done, text_instructions, visible
 from .dialogue import Dialogue, Message, Reply, Rules
 
@@ -104,7 +104,7 @@ class EndpointPolicy:
             raise EndpointError(f"unknown protocol {protocol!r}: choose tools or text")
         if concurrency < 1:
             raise EndpointError(f"concurrency must be at least 1, got {concurrency}")
-        self.url, self.model, self.name = url.rstrip("/"), model, name or model
+        self.url, self.model, self.name = url.rstrip("/"), model, name or model_name(model)
         self.sampling, self.rules, self.seed = sampling or Sampling(), rules or Rules(), seed
         self.protocol, self.concurrency, self.network = protocol, concurrency, network or Network()
         self.tokenizer, self.extra = tokenizer, dict(extra or {})
@@ -322,7 +322,7 @@ class _Talk:
         policy = self.policy
         about = {
             "kind": "endpoint",
-            "model": policy.model,
+            "model": model_name(policy.model),
             "protocol": policy.protocol,
             "sampling": dataclasses.asdict(policy.sampling),
             "seed": policy.seed,

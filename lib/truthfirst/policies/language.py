@@ -14,6 +14,8 @@ so that a run that is resumed episode by episode repeats what an unbroken one wo
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ import torch
 import transformers
 
 from ..types import Episode, PublicView, Trace
-from .base import Sampling, addresses
+from .base import Sampling, addresses, model_name
 from .calls import count_lines, read_calls, says_done, visible
 from .chat import ChatFormat
 from .dialogue import Dialogue, Message, Rules
@@ -92,7 +94,7 @@ class LanguagePolicy:
         if slots < 1:
             raise ModelError(f"slots must be at least 1, got {slots}")
         self.model, self.tokenizer = model, tokenizer
-        self.name = name or str(model.config.name_or_path or type(model).__name__)
+        self.name = name or model_name(str(model.config.name_or_path or type(model).__name__))
         self.rules, self.seed, self.slots = rules or Rules(), seed, slots
         configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
         stops = configured if isinstance(configured, list) else [] if configured is None else [configured]
@@ -103,6 +105,7 @@ class LanguagePolicy:
                 f"the tokenizer has {len(tokenizer)} tokens, the model {rows}: they do not belong together"
             )
         self.engine = Engine(model, self.chat.stop_ids, sampling, reuse=reuse)
+        self._playing: str | None = None  # hash of the weights that played the last call's episodes
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 0) or 2**31)
 
     @classmethod
@@ -132,9 +135,14 @@ class LanguagePolicy:
                 f"no causal language model with a tokenizer can be loaded from {path!r}: {error}"
             ) from error
         place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        options.setdefault("name", path.rstrip("/").rsplit("/", 1)[-1])
+        options.setdefault("name", model_name(path).rsplit("/", 1)[-1])
         torch.nn.Module.to(model, place)
         return cls(model, tokenizer, **options)
+
+    @property
+    def model_hash(self) -> str:
+        """Hash of the model that plays, as it is now: see `model_hash`."""
+        return model_hash(self.model)
 
     # --- playing --------------------------------------------------------------------------------------
     def play(self, episodes: Sequence[Episode]) -> list[Trace]:
@@ -144,6 +152,7 @@ class LanguagePolicy:
     def converse(self, episodes: Sequence[Episode]) -> list[Conversation]:
         """Play fresh episodes to their ends and return their exact tokens."""
         self.engine.reset()  # the weights may have changed since the last call
+        self._playing = self.model_hash
         conversations = self._open(episodes)
         waiting = deque(conversations)
         live: list[Conversation] = []
@@ -219,7 +228,8 @@ class LanguagePolicy:
         config = self.model.config
         about = {
             "kind": "language",
-            "model": str(config.name_or_path),
+            "model": model_name(str(config.name_or_path)),
+            "model_hash": self._playing or self.model_hash,
             "architecture": (config.architectures or [type(self.model).__name__])[0],
             "protocol": self.chat.family,
             "protocol_reason": self.chat.reason,
@@ -236,6 +246,38 @@ class LanguagePolicy:
             "logprob": sum(conversation.logprobs),
         }
         return conversation.dialogue.trace(self.name, about, tokens)
+
+
+HASHED_ENTRIES = 256  # of each parameter, evenly spaced
+
+
+def model_hash(model: Any) -> str:
+    """Return 16 hex digits that tell this model from another: its configuration and its weights, not where they lie.
+
+    Of each parameter the name, shape, type and HASHED_ENTRIES evenly spaced entries are hashed, so that a model of
+    billions of parameters costs milliseconds a gigabyte. Training changes every matrix, so a checkpoint has a hash of
+    its own; a change of a single entry by hand may go unseen.
+    """
+    config = [type(model).__name__, _without_origin(model.config.to_dict())]
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
+    for name, weight in model.state_dict().items():
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        if weight.is_meta:  # its entries lie on disk
+            continue
+        flat = weight.detach().reshape(-1)
+        places = torch.arange(min(len(flat), HASHED_ENTRIES), device=flat.device)
+        kept = flat[places * max(1, len(flat) // HASHED_ENTRIES)]
+        digest.update(kept.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _without_origin(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what saving and loading write into it; types stand with the weights."""
+    return {
+        name: _without_origin(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name not in ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+    }
 
 
 def read_message(text: str, family: str, dialogue: Dialogue) -> Message:

@@ -16,16 +16,19 @@ import importlib
 import os
 import re
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Protocol, TypeVar
 
 from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 ROUNDS_WITHOUT_RESULT = 3
 OBJECT_STORE = 128 << 20  # bytes; records are small
 QUEUED = 8  # jobs submitted to Ray ahead of each CPU
+PER_CPU = 4  # workers for each CPU, at most: more of them cost memory and do nothing faster
 
 
 class Keyed(Protocol):
@@ -47,6 +50,16 @@ class BackendError(RuntimeError):
 
 class WorkersLost(Exception):
     """Workers died; jobs without a result have to be done again."""
+
+
+def check_workers(workers: int) -> int:
+    """Return a number of workers; raise BackendError unless it is from 1 to PER_CPU for each CPU of this machine."""
+    cpus = os.cpu_count() or 1
+    if not 1 <= workers <= PER_CPU * cpus:
+        raise BackendError(
+            f"workers must be from 1 to {PER_CPU * cpus} (this machine has {cpus} CPUs), got {workers}"
+        )
+    return workers
 
 
 def run(
@@ -89,12 +102,19 @@ def on_joblib(work: Work[J], jobs: Sequence[J], workers: int, address: str | Non
         results = Parallel(n_jobs=workers, return_as="generator_unordered")(
             delayed(work)(job) for job in jobs
         )
+    finished = False
     try:
-        yield from results
+        for result in results:  # noqa: UP028 - `yield from` would close them before the block below does
+            yield result
+        finished = True
     except TerminatedWorkerError as error:
         raise WorkersLost(str(error).splitlines()[0]) from error
     finally:
-        results.close()
+        with warnings.catch_warnings():  # that tasks are given up here is no news
+            warnings.filterwarnings("ignore", "[0-9]+ tasks ", UserWarning)
+            results.close()
+        if not finished:  # an interrupted build leaves no process behind
+            get_reusable_executor().shutdown(wait=True, kill_workers=True)
 
 
 def on_ray(work: Work[J], jobs: Sequence[J], workers: int, address: str | None = None) -> Iterator[Result]:

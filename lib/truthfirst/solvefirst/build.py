@@ -22,6 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,18 @@ import pandas as pd
 from tqdm.auto import tqdm
 
 from .. import __version__, paths
+from ..interrupts import INTERRUPTED, STOPPED, terminable
 from ..records import canonical_json, write_atomic
 from ..types import Form
 from . import build_report, manifest
-from .backends import BACKENDS, BackendError, run
+from .backends import BACKENDS, BackendError, check_workers, run
 from .build_plan import CorpusPlan, Place, PlanError, places, plan_hash, read_plan_file
+from .build_store import Store, only_writer
 from .build_work import (
     BuildError,
     Job,
-    Store,
     known_reference,
     library_hash,
-    only_writer,
     package_versions,
     peak_memory,
     this_worker,
@@ -89,10 +90,10 @@ def build(
     watch    is called with each new record after it is stored
 
     Raises BuildError when a place cannot be filled or the corpus misses a requirement of its plan, BackendError when
-    workers keep dying.
+    workers keep dying or their number makes no sense (`backends.check_workers`).
     """
     started = time.perf_counter()
-    workers = workers or os.cpu_count() or 1
+    workers = check_workers(os.cpu_count() or 1 if workers is None else workers)
     with only_writer(folder / "candidates.jsonl"):
         store = Store(folder / "candidates.jsonl", library_hash(plan.corpus))
         session = _Session(store, backend, workers, address, progress, watch)
@@ -133,8 +134,9 @@ class _Session:
             desc=label,
             disable=None if self.progress else True,
         )
-        with bar:
-            for record in run(self.backend, work, missing, self.workers, self.address):
+        results = run(self.backend, work, missing, self.workers, self.address)
+        with bar, closing(results):  # type: ignore[type-var]
+            for record in results:
                 self.store.add(record)
                 self.done += 1
                 bar.update()
@@ -315,7 +317,10 @@ def _measured(session: _Session, tried: list[dict[str, Any]], seconds: float) ->
 
 # --- the command ------------------------------------------------------------------------------------------
 def main(arguments: list[str]) -> int:
-    """Build the corpus of a plan file and print its report; exit code 1 for a failed build, 2 for wrong input."""
+    """Build the corpus of a plan file and print its report.
+
+    Exit codes: 0 built, 1 a failed build, 2 wrong input (nothing is written), 130 interrupted.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m truthfirst.solvefirst.build",
         description="Build a corpus of admitted environments; resumable, the same result on every backend.",
@@ -329,18 +334,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=None, help="folder (default: data/corpora/NAME)")
     options = parser.parse_args(arguments)
     try:
-        if options.workers is not None and options.workers < 1:
-            raise PlanError(f"--workers must be at least 1, got {options.workers}")
+        if options.workers is not None:
+            check_workers(options.workers)
         plan = read_plan_file(options.plan)
-    except PlanError as error:
+    except (PlanError, BackendError) as error:
         print(f"build: {error}", file=sys.stderr)
         return 2
     folder = options.out or paths.OUTPUT / "data" / "corpora" / plan.name
     try:
-        built = build(plan, folder, backend=options.backend, workers=options.workers, address=options.address)
+        with terminable():
+            built = build(
+                plan, folder, backend=options.backend, workers=options.workers, address=options.address
+            )
     except (BuildError, BackendError, OSError) as error:
         print(f"build: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(STOPPED, file=sys.stderr)
+        return INTERRUPTED
     print(build_report.text(built.summary, built.candidates))
     print(f"written to {folder}")
     return 0

@@ -1,10 +1,15 @@
 """The plan of a corpus: from a short YAML file to an even list of places, each filled by one admitted environment.
 
-A place fixes family, size, split, budget, setter and domain. Counts follow the weights of the plan by cumulative
-rounding: over the cells in their fixed order, a cell whose share ends at x of N gets round(x) less what went before,
-so the total is exactly N and every family's count is within one of its share. Domains are dealt in shuffled rounds:
-each run of K places holds each of the K domains once, so no two domains differ by more than one, and domain is
-independent of size and budget.
+A place fixes family, size, split, budget, setter and domain. Counts follow the weights of the plan in two steps.
+Cumulative rounding: over the cells in their fixed order, a cell whose share ends at x of N gets round(x) less what
+went before, so the total is exactly N and every family's count is within one of its share. Largest remainder
+(Hamilton's method; Balinski and Young, "Fair representation", 1982) then says how many places each size, split, budget
+and setter is due; where the cells are too many for N and one of them is off by more than a hundredth of its due, places
+move along that axis alone, family and all other marks kept, until every value has its due. A value whose share is at
+least one place therefore never goes without.
+
+Domains are dealt in shuffled rounds: each run of K places holds each of the K domains once, so no two domains differ by
+more than one, and domain is independent of size and budget.
 
 Instances come from streams (seed, family, size, split). The i-th of the n places of a stream tries the indices i,
 i + n, i + 2n, ...: no two places share an instance, no split shares one with another, and what a place becomes does
@@ -16,12 +21,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from ..core_yaml import YamlError, load_yaml
 from ..records import content_hash
 from ..streams import stream
 from .candidates import SPLITS, Recipe, check_setter, read_corpus
@@ -29,8 +35,10 @@ from .environment import BUDGETS
 from .families import FAMILIES, SIZES
 from .families.base import UnknownName
 
-Weights = Annotated[dict[str, Annotated[float, Field(ge=0)]], Field(min_length=1)]
-Number = Annotated[float, Field(ge=0)]
+MOST_WEIGHT = 1_000_000  # weights are relative; a bound keeps every product of them finite
+Number = Annotated[float, Field(ge=0, le=MOST_WEIGHT, allow_inf_nan=False)]
+Weights = Annotated[dict[str, Number], Field(min_length=1)]
+TOLERANCE = 0.01  # of what a value of an axis is due: less than this is left as cumulative rounding has it
 
 
 class PlanError(ValueError):
@@ -139,14 +147,16 @@ class Place:
 
 
 def read_plan_file(file: str | Path) -> CorpusPlan:
-    """Read and check a plan; raise PlanError that names the file and the entry."""
+    """Read and check a plan (`core_yaml.py`: no key twice); raise PlanError that names the file and the entry."""
     path = Path(file)
     try:
-        data = yaml.safe_load(path.read_text())
+        data = load_yaml(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise PlanError(f"{path}: is no YAML text ({str(error).splitlines()[0]})") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path}: is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except YamlError as error:
+        raise PlanError(str(error)) from error
     if not isinstance(data, dict):
         raise PlanError(f"{path}: must be a mapping with name, environments and sizes")
     return check_plan(data, str(path))
@@ -202,7 +212,7 @@ def places(plan: CorpusPlan) -> list[Place]:
     for axis, weights in enumerate(shares, start=1):
         total = sum(weights.values())
         mass = [m * weights[cell[axis]] / total for m, cell in zip(mass, cells, strict=True)]
-    counts = _rounded(mass, plan.environments)
+    counts = _evened(cells, mass, _rounded(mass, plan.environments), shares, plan.environments)
     filled = [cell for cell, count in zip(cells, counts, strict=True) for _ in range(count)]
     streams = Counter(cell[:3] for cell in filled)
     domains = _dealt(plan, len(filled))
@@ -222,6 +232,57 @@ def _rounded(mass: list[float], total: int) -> list[int]:
     ends = [round(scale * reached) for reached in itertools.accumulate(mass)]
     ends[-1] = total
     return [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _evened(
+    cells: list[tuple[str, ...]],
+    mass: list[float],
+    counts: list[int],
+    shares: list[dict[str, float]],
+    total: int,
+) -> list[int]:
+    """Return counts that give every value of every axis what it is due, families as they were.
+
+    cells    (family, one value of each axis); mass: their shares of `total`; counts: places, by cumulative rounding
+    shares   of each axis, value -> weight
+
+    A place moves to the cell that differs in one value only, so that no move along one axis changes what another one
+    has; of all such moves it is the one from where there is most too much to where most is missing (ties: the first).
+    """
+    scale = total / sum(mass)
+    spare = {cell: count - scale * m for cell, m, count in zip(cells, mass, counts, strict=True)}
+    has = dict(zip(cells, counts, strict=True))
+    for axis, weights in enumerate(shares, start=1):
+        due = dict(zip(weights, _largest_remainder(list(weights.values()), total), strict=True))
+        over = {value: -d for value, d in due.items()}
+        for cell, count in has.items():
+            over[cell[axis]] += count
+        if all(abs(over[value]) <= TOLERANCE * d for value, d in due.items()):
+            continue
+        while any(over.values()):
+            giver, taker = max(over, key=over.__getitem__), min(over, key=over.__getitem__)
+            moves = [
+                (cell, (*cell[:axis], taker, *cell[axis + 1 :]))
+                for cell in cells
+                if cell[axis] == giver and has[cell]
+            ]
+            source, target = max(moves, key=lambda move: spare[move[0]] - spare[move[1]])
+            for change, cell, value in ((-1, source, giver), (1, target, taker)):
+                has[cell] += change
+                spare[cell] += change
+                over[value] += change
+    return [has[cell] for cell in cells]
+
+
+def _largest_remainder(weights: list[float], total: int) -> list[int]:
+    """Return integers that sum to `total`: shares rounded down, one more where most is cut off (ties: the first)."""
+    exact = [Fraction(weight) for weight in weights]
+    shares = [total * weight / sum(exact) for weight in exact]
+    whole = [int(share) for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: (whole[i] - shares[i], i))
+    for i in order[: total - sum(whole)]:
+        whole[i] += 1
+    return whole
 
 
 def _dealt(plan: CorpusPlan, count: int) -> list[str]:

@@ -1,30 +1,26 @@
-"""One candidate of a corpus: built, admitted, measured; and the store of finished ones that a build resumes from.
+"""One candidate of a corpus: built, admitted, measured.
 
-What a worker returns is a flat JSON record that any machine can add to the store. The store is append-only JSONL. A
-record counts only under the hash of the library that made it (`library_hash`: this file and every module of ours that
-it imports, the passages, and the versions of the packages that draw numbers or solve), so that changed code never
-passes off old verdicts as its own; records of other hashes stay in the file and are not read.
+What a worker returns is a flat JSON record that any machine can add to the store (`build_store.py`). It carries the
+hash of the library that made it (`library_hash`: this file and every module of ours that it imports, the passages, and
+the versions of the packages that draw numbers or solve), so that changed code never passes off old verdicts as its own.
 """
 
 from __future__ import annotations
 
 import ast
-import fcntl
 import functools
 import os
 import resource
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from .. import paths
-from ..records import append_jsonl, canonical_json, content_hash, read_jsonl
+from ..records import canonical_json, content_hash
 from ..types import Form
 from .admit.gates import admit
 from .candidates import Recipe, build_candidate, find_setter
@@ -189,55 +185,3 @@ def _candidate(recipe: Recipe, reach: str) -> dict[str, Any]:
 def _spent(writer: object) -> dict[str, Any]:
     """Return what a setter has spent on this candidate; one that calls no model has spent nothing."""
     return {"dollars": float(getattr(writer, "dollars", 0.0)), "tokens": int(getattr(writer, "tokens", 0))}
-
-
-# --- the store --------------------------------------------------------------------------------------------
-class Store:
-    """Finished records by key: everything in the file that carries the wanted library hash."""
-
-    def __init__(self, path: Path, code: str) -> None:
-        self.path, self.code = path, code
-        self.records: dict[str, dict[str, Any]] = {}
-        self.stale = 0
-        self.torn = _cut_torn_line(path)
-        for record in read_jsonl(path) if path.exists() else ():
-            if record.get("code") == code:
-                self.records[record["key"]] = record
-            else:
-                self.stale += 1
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Keep a record, on disk before in memory; raise BuildError if another library made it."""
-        if record["code"] != self.code:
-            raise BuildError(
-                f"worker {record['worker']} runs another library or corpus ({record['code']}) than this build "
-                f"({self.code}): install the same version on every node"
-            )
-        append_jsonl(self.path, record)
-        self.records[record["key"]] = record
-
-
-def _cut_torn_line(path: Path) -> bool:
-    """Cut off a last line that was not written to its end (power was lost); return whether there was one."""
-    if not path.exists():
-        return False
-    with open(path, "r+b") as file:
-        data = file.read()
-        if not data or data.endswith(b"\n"):
-            return False
-        file.truncate(data.rfind(b"\n") + 1)
-    return True
-
-
-@contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Hold the store for one build; raise BuildError while another process holds it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise BuildError(
-                f"another build is writing to {path}: wait for it, or name another --out"
-            ) from error
-        yield

@@ -15,13 +15,14 @@ from ..streams import check_seed, stream
 from .environment import BUDGETS, Environment
 from .families import family as find_family
 from .families.base import Solution, Theta, UnknownName
-from .realize.corpus import Corpus, Passage, load_corpus
+from .realize.corpus import Corpus, CorpusError, Passage, load_corpus
 from .realize.setter import ReplaySetter, Setter, SetterTask, TemplateSetter
 from .realize.spec import WorldSpec
+from .realize.terse import TerseSetter
 
 # Setters that write the same words again from the same recipe. A recipe may also name "language:MODEL"; its words are
 # then kept in `Recipe.spec`, since nobody can have them written again.
-SETTERS: dict[str, Callable[[], Setter]] = {"template": TemplateSetter}
+SETTERS: dict[str, Callable[[], Setter]] = {"template": TemplateSetter, "terse": TerseSetter}
 LANGUAGE = "language:"
 SPLITS = ("train", "validation", "test")
 
@@ -35,7 +36,7 @@ class Recipe:
     index     position in the stream, at least 0
     domain    of the passage; None draws one from the corpus
     corpus    a user's own folder of passages; None is the built-in corpus
-    setter    template, or language:MODEL; how to reach the model is configuration, not identity
+    setter    template, terse, or language:MODEL; how to reach the model is configuration, not identity
     spec      JSON of the words themselves, where the setter cannot write them again; building then asks nobody
     code_tool whether Python in the sandbox is offered beside the environment's own tools, in every form
     """
@@ -63,6 +64,8 @@ class Recipe:
                 raise UnknownName(what, value, known)
         if self.spec is None:
             check_setter(self.setter)
+        if not (self.corpus is None or isinstance(self.corpus, str)):
+            raise CorpusError(f"corpus = {self.corpus!r}: give the path of a folder as text, or None")
         if not isinstance(self.code_tool, bool):
             raise UnknownName("code_tool", self.code_tool, ("True", "False"))
         check_seed(self.seed)

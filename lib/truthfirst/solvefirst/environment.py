@@ -29,6 +29,10 @@ Budget = Literal["ample", "tight"]
 BUDGETS: tuple[Budget, ...] = ("ample", "tight")
 
 
+class NoRewardScale(ValueError):
+    """Nothing can be won in an environment, so no reward can be measured; admission rejects it (gate `margin`)."""
+
+
 def turn_budget(family: Family, theta: Theta, budget: str) -> int:
     """Return T in turns.
 
@@ -108,7 +112,12 @@ class Environment:
         return self._views[form]
 
     def episode(self, form: Form | str, policy: str = "unnamed") -> InstanceEpisode:
-        """Start an episode."""
+        """Start an episode; raise NoRewardScale where no score could be given at its end."""
+        if self.solution.span <= 0:
+            raise NoRewardScale(
+                f"environment {self.id} has no reward scale: its default policy earns the optimum (u0 = "
+                f"{self.solution.u_zero}, u* = {self.solution.u_star}); play environments that admit() admits"
+            )
         return InstanceEpisode(self, Form.parse(form), policy)
 
 
@@ -162,22 +171,23 @@ class InstanceEpisode(BudgetedEpisode):
         self._moves = self._family.legal(self._theta, self.state)
 
     # --- calls --------------------------------------------------------------------------------
-    def call(self, name: str, arguments: Any) -> str:
-        if self.form is Form.WRITTEN and self.view.tools and not self.done and self.turns_left <= 0:
-            return "No turns are left and no call is executed; write the plan."
-        return super().call(name, arguments)
-
     def _when_spent(self) -> tuple[StopReason | None, str]:
         if self.form is Form.WRITTEN:  # the turns were for running code; the plan is still to be written
             return None, "No turns are left; write the plan."
         return super()._when_spent()
 
+    def _without_turns(self) -> str:
+        if self.view.tools:
+            return "No turns are left and no call is executed; write the plan."
+        return "This form has no tools and no call is executed; write the plan."
+
     def _execute(self, name: str, arguments: Any) -> Outcome:
         if name == CODE_TOOL and self.environment.code_tool:
             return self._run(arguments)
         if self.form is Form.WRITTEN:
-            tools = f"no tool but {CODE_TOOL}" if self.view.tools else "no tools"
-            return Outcome(f"Refused: this form has {tools}; write the plan.", None, "refused")
+            return Outcome(
+                f"Refused: this form has no tool but {CODE_TOOL}; write the plan.", None, "refused"
+            )
         kind = next((tool.kind for tool in self.view.tools if tool.name == name), None)
         try:
             call = self._toolbox.read(name, arguments)
@@ -259,12 +269,18 @@ class InstanceEpisode(BudgetedEpisode):
 
     # --- form F -------------------------------------------------------------------------------
     def answer(self, text: str) -> None:
-        """Form F: read a plan from an answer and play it; stops at the first decision that is not permitted."""
-        if self.form is not Form.WRITTEN:
-            raise ValueError(f"form {self.form} has no written answer: use call()")
+        """Form F: read a plan from an answer and play it; stops at the first decision that is not permitted.
+
+        What is no text, or holds no plan, is malformed. In forms I and A, where nobody asks for an answer, one ends the
+        episode as `stop` does: nothing of it is played. An episode that has ended takes no answer.
+        """
         if self.done:
             return
-        self.answer_text = printable(text[-MAX_ANSWER_CHARACTERS:])
+        written = text if isinstance(text, str) else f"(an answer that is no text: {type(text).__name__})"
+        self.answer_text = printable(written[-MAX_ANSWER_CHARACTERS:])
+        if self.form is not Form.WRITTEN:
+            self.stop()
+            return
         steps = read_plan(self.answer_text)
         if steps is None:
             self.stop_reason = StopReason.MALFORMED

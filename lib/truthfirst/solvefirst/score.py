@@ -14,6 +14,7 @@ credited with what it adds to the planner's real earnings; credit stands outside
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +24,7 @@ from typing import Any
 from ..records import RecordError
 from ..types import Score, StopReason, Trace, Turn
 from .families import family as find_family
-from .families.base import Action, Family, Key, State, Theta
+from .families.base import Action, Family, Key, State, Theta, ThetaError
 
 REWARD_KINDS = ("outcome", "progress", "regret", "regret+credit")
 
@@ -85,9 +86,20 @@ class Replay:
         try:
             family = find_family(header["family"])
             theta = family.build(header["theta"])
-            return cls(family, theta, int(header["u_star"]), int(header["u_zero"]), trace)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise RecordError(f"trace header cannot be used ({type(error).__name__}: {error})") from error
+        except KeyError as error:
+            raise RecordError(f"{trace.where}: field header.{error.args[0]} is missing") from error
+        except ThetaError as error:
+            raise RecordError(f"{trace.where}: header.theta cannot be used ({error})") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RecordError(
+                f"{trace.where}: header.family or header.theta cannot be used ({error})"
+            ) from error
+        u_star, u_zero = (header_number(trace, name) for name in ("u_star", "u_zero"))
+        if u_star <= u_zero:
+            raise RecordError(
+                f"{trace.where}: header.u_star = {u_star} does not exceed header.u_zero = {u_zero}: no reward scale"
+            )
+        return cls(family, theta, u_star, u_zero, trace)
 
     @property
     def span(self) -> int:
@@ -99,21 +111,24 @@ class Replay:
         state, known = self.family.start(self.theta), {} if self.trace.header["form"] == "A" else hidden
         for turn in self.trace.turns:
             action, after, learned = None, state, dict(known)
+            where = f"{self.trace.where}: turns[{turn.index}].detail"
             if turn.status == "ok" and turn.kind == "decision":
-                action, recorded = _decision(turn)
+                action, recorded = _decision(turn, where)
                 if not self.family.is_legal(self.theta, state, action):
-                    raise RecordError(f"turn {turn.index}: {action} is not legal there; the trace is damaged")
+                    raise RecordError(f"{where}.action = {action} is not legal there; the trace is damaged")
                 after, gain, shown = self.family.step(self.theta, state, action)
                 if gain != recorded:
-                    raise RecordError(
-                        f"turn {turn.index}: recorded gain {recorded}, the mechanism gives {gain}"
-                    )
+                    raise RecordError(f"{where}.gain = {recorded}: the mechanism gives {gain}")
                 learned |= shown
             elif turn.status == "ok" and turn.kind == "probe":
-                key, value = _reading(turn)
+                key, value, new = _reading(turn, where)
                 if hidden.get(key) != value:
                     raise RecordError(
-                        f"turn {turn.index}: recorded {key} = {value}, the mechanism has {hidden.get(key)}"
+                        f"{where}.value = {value}: the mechanism has {hidden.get(key)} at {key}"
+                    )
+                if new is not (key not in known):
+                    raise RecordError(
+                        f"{where}.new = {new!r}: expected {json.dumps(key not in known)} for {key}"
                     )
                 learned[key] = value
             yield turn, state, known, action, after, learned
@@ -128,22 +143,36 @@ class Replay:
         return gains + self.family.abandon(self.theta, end)
 
 
-def _decision(turn: Turn) -> tuple[Action, int]:
+def header_number(trace: Trace, name: str) -> int:
+    """Return an integer of a trace's header; raise RecordError where there is none."""
+    value = trace.header.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RecordError(f"{trace.where}: header.{name} = {value!r}: expected an integer")
+    return value
+
+
+def _decision(turn: Turn, where: str) -> tuple[Action, int]:
     """Return the action and the gain that a decision's record states."""
+    action, gain = turn.detail.get("action"), turn.detail.get("gain")
     try:
-        verb, *args = turn.detail["action"]
-        return Action(verb, tuple(index(arg) for arg in args)), index(turn.detail["gain"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"turn {turn.index}: not a record of a decision ({error!r})") from error
+        verb, *args = action
+        return Action(verb, tuple(index(arg) for arg in args)), index(gain)
+    except (TypeError, ValueError) as error:
+        raise RecordError(
+            f"{where}: action = {action!r}, gain = {gain!r}: not a record of a decision ({error})"
+        ) from error
 
 
-def _reading(turn: Turn) -> tuple[Key, int]:
-    """Return the entry and the value that a probe's record states."""
+def _reading(turn: Turn, where: str) -> tuple[Key, int, bool]:
+    """Return the entry that a probe's record names, its value, and whether it was new."""
+    key, value, new = (turn.detail.get(name) for name in ("key", "value", "new"))
     try:
-        field, *where = turn.detail["key"]
-        return (str(field), *(index(i) for i in where)), index(turn.detail["value"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"turn {turn.index}: not a record of a probe ({error!r})") from error
+        field, *at = key
+        return (str(field), *(index(i) for i in at)), index(value), new
+    except (TypeError, ValueError) as error:
+        raise RecordError(
+            f"{where}: key = {key!r}, value = {value!r}: not a record of a probe ({error})"
+        ) from error
 
 
 def score_trace(trace: Trace) -> Score:
@@ -161,7 +190,9 @@ def score_trace(trace: Trace) -> Score:
         "stop": str(trace.stop),
         "turns": len(trace.turns),
         **{name: kinds.count(kind) for name, kind in _COUNTS.items()},
-        "probes_new": sum(turn.detail.get("new", False) for turn in trace.turns),
+        "probes_new": sum(
+            turn.detail["new"] for turn in trace.turns if turn.kind == "probe" and turn.status == "ok"
+        ),
         "probes_possible": len(replay.family.probe_keys(replay.theta)),
     }
     return Score(earned, detail)

@@ -6,8 +6,9 @@ A policy is the name of a scripted one, or any object with `name` and `play(epis
 transformers model, an endpoint. One row an episode. A comparison that is interrupted resumes: every finished batch is
 kept as JSONL, and what is found there is not played again, provided that it is of the same environment, form, policy
 name and seed. Whatever a model does is scored or retried by the rules of `policies/dialogue.py` and stands in its
-trace; it raises nothing here. What raises is a comparison that cannot be right: names that stand twice, a damaged or
-falsified store, stored episodes of the same policy name under other settings.
+trace; it raises nothing here, and neither does a policy that answers where it should act, or acts where it should
+answer (`solvefirst/environment.py`). What raises is a comparison that cannot be right: names that stand twice, a
+damaged or falsified store, stored episodes of the same policy name under other settings.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import itertools
+import json
 import math
 import platform
 from collections.abc import Callable, Iterable, Sequence
@@ -28,15 +30,26 @@ from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
 from ..episode import load_traces, printable, read_trace, save_trace, trace_record
-from ..policies.base import Policy, named, roll_out
+from ..policies.base import Policy, model_name, named, roll_out
+from ..policies.dialogue import rollout_of
 from ..records import RecordError, canonical_json
 from ..solvefirst import references
 from ..solvefirst.candidates import Recipe, build_candidate
-from ..solvefirst.environment import Environment
+from ..solvefirst.environment import Environment, NoRewardScale
 from ..types import Form, Trace
-from .episodes import decisions, episode_frame, episode_row, rescore
+from .episodes import decisions, episode_frame, episode_row, identity
+from .rescore import rescore, rescored
 
-__all__ = ["compare", "decisions", "episode_frame", "episode_row", "play_all", "recipe_columns", "rescore"]
+__all__ = [
+    "compare",
+    "decisions",
+    "episode_frame",
+    "episode_row",
+    "play_all",
+    "recipe_columns",
+    "rescore",
+    "rescored",
+]
 
 Address = tuple[str, str, str, int]  # policy, environment, form, seed
 
@@ -47,7 +60,7 @@ def compare(
     forms: Sequence[str] = tuple(Form),
     n: int = 1,
     *,
-    traces: Path | None = None,
+    traces: str | Path | None = None,
     workers: int = 1,
     losses: bool = True,
     batch: int = 32,
@@ -71,7 +84,7 @@ def play_all(
     forms: Sequence[str] = tuple(Form),
     n: int = 1,
     *,
-    traces: Path | None = None,
+    traces: str | Path | None = None,
     workers: int = 1,
     batch: int = 32,
 ) -> list[Trace]:
@@ -79,6 +92,7 @@ def play_all(
     for what, count in (("n", n), ("batch", batch)):
         if count < 1:
             raise ValueError(f"{what} must be at least 1, got {count}")
+    traces = None if traces is None else Path(traces)
     players = _players(policies)
     asked = [str(Form.parse(form)) for form in dict.fromkeys(forms)]
     if not (players and environments and asked):
@@ -130,7 +144,9 @@ def _built(environment: Recipe | Environment) -> tuple[str, Environment]:
     """Return an environment under its id; raise ValueError for one that no reward can be measured in."""
     world = build_candidate(environment) if isinstance(environment, Recipe) else environment
     if world.solution.span <= 0:
-        raise ValueError(f"environment {world.id} has no reward scale (u* = u0): compare admitted ones only")
+        raise NoRewardScale(
+            f"environment {world.id} has no reward scale (u* = u0): compare admitted ones only"
+        )
     return world.id, world
 
 
@@ -141,44 +157,50 @@ def _stored(
     """Read the stored episodes of this comparison; raise RecordError for a store that it may not rest on."""
     if path is None or not path.exists():
         return {}
+    settings = {name: _settings(player) for name, player in players.items()}
+    truths: dict[str, tuple[int, int, Any]] = {}
+    found = {}
     try:
         traces = load_traces(path)
+        for trace in traces:
+            identity(trace)
     except RecordError as error:
         raise RecordError(f"{error}; remove the damaged line or the file, and compare again") from error
-    found = {}
     for trace in traces:
         header = trace.header
-        seed = header.get("seed", 0)
-        address = (str(header.get("policy")), str(header.get("environment")), str(header["form"]), seed)
+        told = identity(trace)
+        address = (told["policy"], told["environment"], str(header["form"]), told["seed"])
         world = worlds.get(address[1])
         if world is None or address[0] not in players:
             continue
-        truth = (
-            world.solution.u_star,
-            world.solution.u_zero,
-            canonical_json(world.family.to_json(world.theta)),
-        )
-        if truth != (header.get("u_star"), header.get("u_zero"), canonical_json(header.get("theta"))):
-            raise RecordError(f"{path}: the episode {address} states another truth than its environment has")
-        _same_settings(path, header, players[address[0]])
+        if address[1] not in truths:
+            theta = json.loads(canonical_json(world.family.to_json(world.theta)))
+            truths[address[1]] = (world.solution.u_star, world.solution.u_zero, theta)
+        if truths[address[1]] != (header.get("u_star"), header.get("u_zero"), header.get("theta")):
+            raise RecordError(
+                f"{trace.where}: the episode {address} states another truth than its environment has"
+            )
+        _same_settings(trace, settings[address[0]])
         found[address] = trace
     return found
 
 
-def _same_settings(path: Path, header: dict[str, Any], player: Policy | None) -> None:
+def _same_settings(trace: Trace, settings: dict[str, Any]) -> None:
     """Raise RecordError when a stored episode of a model was played under other settings than it has now."""
-    record = header.get("rollout") or {}
-    for name, value in _settings(player).items():
+    record = rollout_of(trace) or {}
+    for name, value in settings.items():
         if name in record and record[name] != value:
             raise RecordError(
-                f"{path}: policy {header['policy']!r} has stored episodes with {name} = {record[name]}, "
+                f"{trace.where}: policy {trace.header['policy']!r} has stored episodes with {name} = {record[name]}, "
                 f"now it has {value}; give the policy another name, or the comparison another file"
             )
 
 
 def _settings(player: Policy | None) -> dict[str, Any]:
     """Return what a model's policy says of itself under the names that its traces use."""
-    found = {name: getattr(player, name, None) for name in ("model", "protocol", "rules", "sampling", "seed")}
+    names = ("model", "model_hash", "protocol", "rules", "sampling", "seed")
+    found = {name: getattr(player, name, None) for name in names}
+    found["model"] = model_name(found["model"]) if isinstance(found["model"], str) else None
     found["sampling"] = found["sampling"] or getattr(getattr(player, "engine", None), "sampling", None)
     plain = {
         name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -1,7 +1,8 @@
-"""From traces to tidy frames: one row an episode, one row a decision; and a trace scored again from nothing.
+"""From traces to tidy frames: one row an episode, one row a decision.
 
 Everything is computed from the trace alone, by replaying it through its mechanism; no policy and no environment is
-needed. `episode_row` believes the header's u_star and u_zero; `rescore` solves theta again and believes neither.
+needed. The header's theta, u_star and u_zero are believed here; `rescore.py` builds the recipe again and believes
+nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from joblib import Parallel, delayed
 
 from ..episode import load_traces
 from ..policies.calls import UNREADABLE
+from ..policies.dialogue import rollout_of
 from ..records import RecordError
-from ..solvefirst.environment import turn_budget
 from ..solvefirst.families.base import UnknownName
 from ..solvefirst.references import u_reach
-from ..solvefirst.score import Replay, regret_ledger, score_trace
-from ..types import Form, Score, Trace
+from ..solvefirst.score import Replay, header_number, regret_ledger, score_trace
+from ..types import Form, Trace
 
 IDENTITY = ("environment", "family", "size", "budget", "policy", "form", "seed")
 LOSSES = ("information", "planning", "execution")
@@ -35,30 +36,16 @@ DECISION_COLUMNS = (
 )
 
 
-def rescore(trace: Trace) -> Score:
-    """Score a trace without a model and without its header's word: theta is solved again.
-
-    Raises RecordError when u_star or u_zero is not what theta gives, when the episode has more turns than its budget
-    allows, or when a turn disagrees with the mechanism.
-    """
-    replay = Replay.of(trace)
-    family, header = replay.family, trace.header
-    solution = family.solve(replay.theta)
-    for name, stated, true in (
-        ("u_star", replay.u_star, solution.u_star),
-        ("u_zero", replay.u_zero, solution.u_zero),
-    ):
-        if abs(stated - true) > family.epsilon:
-            raise RecordError(
-                f"the header states {name} = {stated}, {family.name} gives {true}: it is falsified"
-            )
-    try:
-        allowed = turn_budget(family, replay.theta, header.get("budget", ""))
-    except UnknownName as error:
-        raise RecordError(f"trace header cannot be used ({error})") from error
-    if header["form"] != Form.WRITTEN and len(trace.turns) > allowed:
-        raise RecordError(f"{len(trace.turns)} turns under a budget of {allowed}: the trace is falsified")
-    return score_trace(trace)
+def identity(trace: Trace) -> dict[str, Any]:
+    """Return who played what, from a trace's header; raise RecordError that names an entry that is missing or wrong."""
+    header = trace.header
+    for name in ("environment", "family", "size", "budget", "policy"):
+        if not isinstance(header.get(name), str):
+            raise RecordError(f"{trace.where}: header.{name} = {header.get(name)!r}: expected text")
+    seed = header.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise RecordError(f"{trace.where}: header.seed = {seed!r}: expected an integer")
+    return {name: header.get(name) for name in IDENTITY} | {"seed": seed}
 
 
 # --- one row an episode -----------------------------------------------------------------------------------
@@ -69,8 +56,8 @@ def episode_row(trace: Trace, *, losses: bool = True) -> dict[str, object]:
     """
     score = score_trace(trace)
     header = trace.header
-    row: dict[str, object] = {name: header.get(name) for name in IDENTITY} | {"seed": header.get("seed", 0)}
-    row |= {"reward": score.reward, **score.detail, "turn_budget": header.get("turn_budget")}
+    row: dict[str, object] = identity(trace)
+    row |= {"reward": score.reward, **score.detail, "turn_budget": header_number(trace, "turn_budget")}
     possible = score.detail["probes_possible"]
     agentic = header["form"] == Form.AGENTIC
     row["coverage"] = score.detail["probes_new"] / possible if possible and agentic else None
@@ -83,7 +70,7 @@ def episode_row(trace: Trace, *, losses: bool = True) -> dict[str, object]:
 
 def _failures(trace: Trace) -> dict[str, object]:
     """Count calls that came to nothing; null where there were no messages to count in."""
-    rollout = trace.header.get("rollout")
+    rollout = rollout_of(trace)
     counts: dict[str, Any] = (rollout or {}).get("counts", {})
     found: dict[str, object] = {
         "unknown_tools": sum(turn.kind is None and turn.tool != UNREADABLE for turn in trace.turns),
@@ -101,7 +88,7 @@ def _failures(trace: Trace) -> dict[str, object]:
 
 def _tokens(trace: Trace) -> dict[str, object]:
     """Return messages, the longest context, sampled tokens and their log-probability, null where uncounted."""
-    rollout = trace.header.get("rollout") or {}
+    rollout = rollout_of(trace) or {}
     messages, tokens = rollout.get("messages"), rollout.get("tokens", {})
     contexts = [
         message["prompt_tokens"] + message["tokens"]
@@ -123,7 +110,7 @@ def episode_frame(traces: Sequence[Trace], *, losses: bool = True, workers: int 
     """
     groups: dict[str, list[int]] = {}
     for number, trace in enumerate(traces):
-        groups.setdefault(trace.header["environment"], []).append(number)
+        groups.setdefault(identity(trace)["environment"], []).append(number)
     parts = Parallel(n_jobs=workers)(
         delayed(_rows)([traces[number] for number in group], losses) for group in groups.values()
     )
@@ -158,8 +145,7 @@ def decision_rows(trace: Trace, *, losses: bool = False) -> list[dict[str, objec
     amount   the decision's amount (spend, production, bid ...), null where the verb has none
     regret, information   shares of u_star - u_zero, with `losses` (it costs solves)
     """
-    replay = Replay.of(trace)
-    identity = {name: trace.header.get(name) for name in IDENTITY} | {"seed": trace.header.get("seed", 0)}
+    replay, told = Replay.of(trace), identity(trace)
     ledger = {row.turn: row for row in regret_ledger(trace, credit=False).rows} if losses else {}
     rows: list[dict[str, object]] = []
     for turn, state, _, action, _, _ in replay.positions():
@@ -169,7 +155,7 @@ def decision_rows(trace: Trace, *, losses: bool = False) -> list[dict[str, objec
         amounts = [value for slot, value in zip(slots, action.args, strict=True) if slot.entity is None]
         period, priced = getattr(state, "period", None), ledger.get(turn.index)
         rows.append(
-            identity
+            told
             | {
                 "decision": len(rows) + 1,
                 "turn": turn.index + 1,
@@ -188,9 +174,9 @@ def _share(value: int | None, span: int) -> float | None:
     return None if value is None else value / span
 
 
-def decisions(traces: Path | Iterable[Trace], *, losses: bool = False) -> pd.DataFrame:
+def decisions(traces: str | Path | Iterable[Trace], *, losses: bool = False) -> pd.DataFrame:
     """Return the decisions of many episodes, or of a JSONL file of traces: what was spent when, and what it earned."""
-    episodes = load_traces(traces) if isinstance(traces, Path) else traces
+    episodes = load_traces(traces) if isinstance(traces, str | Path) else traces
     rows = [row for trace in episodes for row in decision_rows(trace, losses=losses)]
     frame = pd.DataFrame(rows, columns=list(DECISION_COLUMNS))
     return frame.astype(dict.fromkeys(("period", "amount", "regret", "information"), float))

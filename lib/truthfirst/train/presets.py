@@ -110,8 +110,7 @@ QWEN3_6_35B = Model(
 )
 
 MODELS: dict[str, Model] = {
-    model.name: model
-    for model in (QWEN3_0_6B, QWEN3_1_7B, QWEN3_4B, QWEN3_8B, QWEN3_14B, QWEN3_6_35B)
+    model.name: model for model in (QWEN3_0_6B, QWEN3_1_7B, QWEN3_4B, QWEN3_8B, QWEN3_14B, QWEN3_6_35B)
 }
 
 

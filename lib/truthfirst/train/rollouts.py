@@ -244,7 +244,8 @@ class RolloutTrainer(GRPOTrainer):
         """Read rows of like length together, without the padding that the longest row of all would give them."""
         order = mask.sum(dim=1).argsort(stable=True)
         pieces: list[tuple[Any, ...]] = []
-        for rows in order.split(READ_ROWS):
+        # No more at once than a backward pass reads: the memory of a card is reckoned for that.
+        for rows in order.split(min(READ_ROWS, options.get("batch_size") or READ_ROWS)):
             used = mask[rows].any(dim=0).nonzero()
             first, last = int(used[0]), int(used[-1]) + 1
             cut = mask.shape[1] - last

@@ -81,6 +81,7 @@ def adopt(generation: Any, model_type: str) -> None:
     generation.inside = INSIDE.get(model_type)
     if generation.mode == "server" and not generation.accelerator.is_main_process:
         generation.vllm_client = VLLMClient(
-            base_url=generation.server_base_url or f"http://{generation.server_host}:{generation.server_port}",
+            base_url=generation.server_base_url
+            or f"http://{generation.server_host}:{generation.server_port}",
             connection_timeout=generation.server_timeout,
         )

@@ -106,7 +106,8 @@ class ByKind(Sampler[list[int]]):
         kinds = list(self.members)
         total = sum(self.weights[kind] for kind in kinds)
         kind = kinds[int(rng.choice(len(kinds), p=[self.weights[kind] / total for kind in kinds]))]
-        rows, longest = [], 0
+        rows: list[int] = []
+        longest = 0
         for i in rng.integers(0, len(self.members[kind]), self.schedule.batch):
             row = self.members[kind][int(i)]
             longest = max(longest, self.lengths[row])
@@ -132,11 +133,12 @@ def collate(samples: Sequence[Sample], pad: int) -> dict[str, torch.Tensor]:
 
 class _Supervised(Trainer):
     sampler: ByKind
+    rows: _Rows
 
     def get_train_dataloader(self) -> Any:
-        pad = self.processing_class.pad_token_id
+        pad = int(self.processing_class.pad_token_id)  # type: ignore[union-attr]
         return torch.utils.data.DataLoader(
-            self.train_dataset, batch_sampler=self.sampler, collate_fn=lambda rows: collate(rows, pad)
+            self.rows, batch_sampler=self.sampler, collate_fn=lambda rows: collate(rows, pad)
         )
 
 
@@ -174,6 +176,7 @@ def train(
     trainer = _Supervised(
         model=model, args=arguments, train_dataset=_Rows(samples), processing_class=tokenizer
     )
+    trainer.rows = _Rows(samples)
     trainer.sampler = ByKind(samples, weights, schedule, seed)
     last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
     trainer.train(resume_from_checkpoint=last)

@@ -203,7 +203,7 @@ def test_an_empty_corpus_is_an_error_that_gives_the_reasons(tmp_path: Path) -> N
         load_corpus(tmp_path)
     with pytest.raises(CorpusError, match=re.escape(str(tmp_path / "missing"))):
         load_corpus(tmp_path / "missing")
-    with pytest.raises(CorpusError, match="does not exist"):
+    with pytest.raises(CorpusError, match=r"empty\.txt' is a file, not a folder"):
         load_corpus(tmp_path / "empty.txt")
 
 
@@ -218,6 +218,30 @@ def test_the_bound_on_words_is_where_it_is_said_to_be(tmp_path: Path) -> None:
 
 
 # --- voices -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("面包师在黎明前称好面粉,用酵母和盐揉面,然后放在槽里发酵。" * 10, "Chinese or Japanese"),
+        ("パンしょくにんはよあけまえにこなをはかり、こねて、ねかせる。" * 10, "Japanese"),
+        ("Пекарь взвешивает муку до рассвета и месит тесто. " * 20, "Cyrillic"),
+        ("제빵사는 새벽이 되기 전에 밀가루의 무게를 잰다. " * 20, "Hangul"),
+    ],
+)
+def test_a_text_in_another_script_is_told_which_script_is_read(
+    text: str, script: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bread.txt").write_text(BREAD)
+    (tmp_path / "other.txt").write_text(text)
+    corpus = load_corpus(tmp_path)
+    assert [passage.id for passage in corpus.passages] == ["bread.txt"]
+    assert corpus.skipped[0].reason.startswith(
+        f"its script is {script}: only texts in Latin letters are read"
+    )
+    (tmp_path / "bread.txt").unlink()
+    with pytest.raises(CorpusError, match=f"no usable passage .*its script is {script}"):
+        load_corpus(tmp_path)
+
+
 def test_each_passage_is_nearest_to_its_own_domain(built_in: Corpus) -> None:
     wrong = [p.id for p in built_in.passages if nearest_domain(p.text) != p.domain]
     assert len(wrong) <= 0.02 * len(built_in.passages), wrong

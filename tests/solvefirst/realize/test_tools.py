@@ -132,7 +132,7 @@ def test_a_name_is_written_exactly_as_it_is_published(value: Any, rationing: Env
     slot = rationing.spec.tools["value"].arguments["item"]
     wrong = value(arguments[slot]) if callable(value) else value
     assert wrong != arguments[slot]
-    with pytest.raises(Refusal, match=f"^{slot} .* is not known; (did you mean|choose one of) ") as caught:
+    with pytest.raises(Refusal, match=f"^{slot} .* is not known; (the nearest is|choose one of) ") as caught:
         rationing.toolbox.read(name, arguments | {slot: wrong})
     message = str(caught.value)
     assert any(member in message for member in rationing.spec.entities["item"].names)
@@ -143,7 +143,7 @@ def test_a_name_is_written_exactly_as_it_is_published(value: Any, rationing: Env
 def test_a_small_slip_is_answered_with_the_name_that_was_meant(rationing: Environment) -> None:
     name, arguments = rationing.toolbox.write(Probe(("value", 0, 3)))
     slot = rationing.spec.tools["value"].arguments["item"]
-    with pytest.raises(Refusal, match=f"did you mean '{arguments[slot]}'"):
+    with pytest.raises(Refusal, match=f"; the nearest is '{arguments[slot]}'$"):
         rationing.toolbox.read(name, arguments | {slot: arguments[slot] + "s"})
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,16 +72,12 @@ class Corpus:
 
 
 def load_corpus(path: str | Path | None = None) -> Corpus:
-    """Read every passage below `path` (the built-in corpus by default).
+    """Read every passage below the folder `path` (the built-in corpus by default; ~ is the home folder).
 
-    Documents that are empty, binary, undecodable, malformed or shorter than 40 words are skipped and named in
-    `skipped`. Raises CorpusError when the folder does not exist or nothing usable is left.
+    Documents that are empty, binary, undecodable, malformed, shorter than 40 words or not in Latin script are skipped
+    and named in `skipped`. Raises CorpusError when there is no such folder or nothing usable is left in it.
     """
-    root = CORPUS if path is None else Path(path)
-    if not root.is_dir():
-        raise CorpusError(
-            f"corpus folder {str(root)!r} does not exist: name a folder of {', '.join(SUFFIXES)} files"
-        )
+    root = CORPUS if path is None else corpus_folder(path)
     passages: list[Passage] = []
     skipped: list[Skipped] = []
     for file in sorted(p for p in root.rglob("*") if p.is_file()):
@@ -96,6 +93,20 @@ def load_corpus(path: str | Path | None = None) -> Corpus:
         reasons = "; ".join(f"{s.document}: {s.reason}" for s in skipped[:5]) or "it has no files"
         raise CorpusError(f"corpus folder {str(root)!r} has no usable passage ({reasons})")
     return Corpus(tuple(sorted(passages, key=lambda p: p.id)), tuple(skipped))
+
+
+def corpus_folder(path: str | Path) -> Path:
+    """Return the folder of a corpus with ~ expanded; raise CorpusError that says what is there instead."""
+    try:
+        root = Path(path).expanduser()
+    except RuntimeError as error:  # ~ of a user who is not known here
+        raise CorpusError(f"corpus folder {str(path)!r} cannot be found: {error}") from error
+    wanted = f"name a folder of {', '.join(SUFFIXES)} files"
+    if root.is_file():
+        raise CorpusError(f"corpus {str(root)!r} is a file, not a folder: {wanted}")
+    if not root.is_dir():
+        raise CorpusError(f"corpus folder {str(root)!r} does not exist: {wanted}")
+    return root
 
 
 def _documents(file: Path, name: str) -> Iterator[tuple[str, Passage | str]]:
@@ -165,6 +176,8 @@ def _passage(name: str, row: dict[str, Any]) -> Passage | str:
         return "no text"
     count = len(_WORD.findall(text))
     if count < MIN_WORDS:
+        if (script := _other_script(text)) is not None:
+            return f"its script is {script}: only texts in Latin letters are read, whose words can be counted"
         return f"too short ({count} words, at least {MIN_WORDS} needed)"
     text = text.strip()[:MAX_CHARACTERS]
     title = (
@@ -179,6 +192,20 @@ def _passage(name: str, row: dict[str, Any]) -> Passage | str:
         if isinstance(row.get(kind), list)
     }
     return Passage(name, domain, str(title), text, terms)
+
+
+def _other_script(text: str) -> str | None:
+    """Return the script of most letters of a text as Unicode calls it (CYRILLIC, CJK, ...), None where it is Latin."""
+    scripts = Counter(
+        unicodedata.name(letter, "an unnamed one").split()[0]
+        for letter in text[:MAX_CHARACTERS]
+        if letter.isalpha()
+    )
+    if not scripts:
+        return None
+    script, _ = scripts.most_common(1)[0]
+    names = {"LATIN": None, "CJK": "Chinese or Japanese", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
+    return names.get(script, script.capitalize())
 
 
 # --- voices -------------------------------------------------------------------------------------------

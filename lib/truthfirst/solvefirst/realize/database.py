@@ -3,7 +3,7 @@
 Built from theta and a spec; it never holds a hidden entry until a probe or a decision has revealed it. Every
 query of an agent runs read-only under an authorizer, with a bound on steps (not on time, so that replies are
 deterministic), on rows and on text. WITH is not read: SQLite expands nested common tables while it compiles, where
-nothing bounds it. LIKE is our own, since SQLite's takes one step however long its texts are.
+nothing bounds it; nor is EXPLAIN, which shows SQLite's own workings and no table. LIKE is our own, since SQLite's takes one step however long its texts are.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ class Ledger:
 
     def query(self, sql: str) -> str:
         """Run one SELECT and return its rows as text; raise QueryError with a short reason."""
-        if re.search(r"\bwith\b", sql, re.IGNORECASE):
-            raise QueryError("WITH is not read; send one SELECT over the published tables")
+        if word := re.search(r"\b(with|explain)\b", sql, re.IGNORECASE):
+            raise QueryError(f"{word[1].upper()} is not read; send one SELECT over the published tables")
         self._guarded, self._steps = True, MAX_STEPS
         self._connection.set_progress_handler(self._tick, 1_000)
         try:

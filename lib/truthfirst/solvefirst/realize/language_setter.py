@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ...core_yaml import YamlError, load_yaml
 from ...episode import printable
 from ...records import append_jsonl, content_hash
 from .asking import AnswerError, answer_schema, messages, read_answer
@@ -313,7 +313,7 @@ class Settings(BaseModel):
     log     folder; every process appends to a file of its own in it
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     url: str
     log: Path
@@ -341,9 +341,9 @@ def from_settings(name: str) -> LanguageSetter:
             f"{name}: set {SETTINGS} to a YAML file with an entry {model!r} (url, log, prompt_price, completion_price)"
         )
     try:
-        entries = yaml.safe_load(Path(file).read_text())
+        entries = load_yaml(Path(file).read_text(encoding="utf-8"), file)
         found = Settings.model_validate(entries[model])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValidationError) as error:
+    except (OSError, UnicodeDecodeError, YamlError, KeyError, TypeError, ValidationError) as error:
         raise SetterUnavailable(f"{name}: {file} has no usable entry {model!r} ({error})") from error
     transport = EndpointTransport(
         found.url,

@@ -52,7 +52,7 @@ class TerseSetter:
             for field in face.probes
         }
         tools["query"] = ToolWords(name="read_tables", description="Read the tables.", arguments={})
-        named = [*face.fields, *face.scalars]
+        named = [field.name for field in face.fields] + [scalar.name for scalar in face.scalars]
         spec = WorldSpec(
             domain=topic(task.passage),
             title=f"{family.title.partition(':')[0]}.",
@@ -64,9 +64,7 @@ class TerseSetter:
             time="hours",
             entities=entities,
             tools=tools,
-            fields={
-                one.name: FieldWords(column=_free(one.name, "the"), label=_plain(one.name)) for one in named
-            },
+            fields={name: FieldWords(column=_free(name, "the"), label=_plain(name)) for name in named},
             tables={role: f"{role}_table" for role in sorted(table_roles(family))},
             phrasing=0,
             passage=task.passage.id[-300:],

@@ -152,7 +152,7 @@ class Toolbox:
         members = self._members[entity.kind]
         if not isinstance(value, str) or value not in members:
             close = difflib.get_close_matches(value[:60], members, n=1) if isinstance(value, str) else []
-            hint = f"did you mean {close[0]!r}?" if close else f"choose one of {_listed(list(members))}"
+            hint = f"the nearest is {close[0]!r}" if close else f"choose one of {_listed(list(members))}"
             raise Refusal(f"{argument} {_quoted(value)} is not known; {hint}")
         return members[value]
 

@@ -1,0 +1,30 @@
+"""SIGTERM ends work as Ctrl-C does, inside the block only."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from truthfirst.interrupts import terminable
+
+
+def test_sigterm_interrupts_inside_the_block_and_is_given_back_after_it():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), terminable():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_outside_the_main_thread_nothing_is_changed():
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def work() -> None:
+        with terminable():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
