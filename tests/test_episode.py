@@ -24,6 +24,7 @@ from truthfirst.episode import (
     save_trace,
     trace_record,
 )
+from truthfirst.policies.base import named
 from truthfirst.records import RecordError, canonical_json
 from truthfirst.types import Form, PublicView, Score, StopReason, Trace
 
@@ -216,6 +217,20 @@ def test_traces_are_appended_and_read_back(tmp_path: Path) -> None:
     for _ in range(2):
         save_trace(path, played())
     assert load_traces(path) == [played(), played()]
+
+
+def test_a_trace_knows_where_it_was_read_and_keeps_that_out_of_its_record(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    save_trace(path, played())
+    with path.open("a") as out:
+        out.write("\n")  # an empty line counts as a line
+    save_trace(path, played())
+    first, second = load_traces(path)
+    assert (first.where, second.where) == (f"{path}, line 1", f"{path}, line 3")
+    assert named(second, "renamed").where == second.where
+    assert first == second
+    assert "where" not in trace_record(first)
+    assert str(tmp_path) not in path.read_text()
 
 
 def test_a_full_disk_leaves_the_traces_before_it(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -27,5 +27,6 @@ def test_the_notebook_runs_at_smoke(name, tmp_path):
     assert json.loads((run / "status.json").read_text())["state"] == "finished"
     drawn = list((tmp_path / "figures").glob("*.png"))
     assert drawn
+    assert (run / "executed.ipynb").read_text().count('"image/png"') >= len(drawn)  # a reader sees them
     for figure in drawn:
         assert json.loads(figure.with_suffix(".json").read_text())["run"] == run.name

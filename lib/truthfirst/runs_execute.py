@@ -227,8 +227,8 @@ def _environment(claimed: Claim, single_thread: bool) -> Iterator[None]:
     }
     if single_thread:
         wanted |= dict.fromkeys(THREAD_VARIABLES, "1")
-    # Threads that wait for each other sleep instead of spinning: on a busy machine a model in the kernel would else burn
-    # most of its time on waiting. A user's own setting stands.
+    # Threads that wait for each other sleep instead of spinning: on a busy machine a model in the kernel would
+    # else spend most of its time on waiting. A user's own setting stands.
     wanted["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

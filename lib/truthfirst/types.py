@@ -143,7 +143,7 @@ class Episode(Protocol):
         ...
 
     def answer(self, text: str) -> None:
-        """Form F: hand in the written answer; anything is scored, nothing raises. In other forms it ends the episode."""
+        """Form F: hand in the written answer; anything is scored, nothing raises. Elsewhere it ends the episode."""
         ...
 
     def stop(self) -> None:

@@ -257,3 +257,13 @@ def test_settings_that_cannot_work_are_refused(options) -> None:
     settings = {"url": "http://localhost/v1", "model": "m"} | options
     with pytest.raises(EndpointError):
         EndpointPolicy(settings.pop("url"), settings.pop("model"), **settings)
+
+
+def test_a_server_that_calls_its_model_by_a_folder_leaves_no_path_in_a_trace() -> None:
+    """vLLM serves a local folder under its path unless told otherwise; the request must use that name."""
+    script = Script(ok(PROBE_A, FAIR))
+    with serving(script) as url:
+        (trace,) = roll_out(EndpointPolicy(url, "/data/models/qwen-7b", network=QUICK), [Drawers(1)])
+    assert script.asked[0]["model"] == "/data/models/qwen-7b"
+    assert (trace.header["policy"], trace.header["rollout"]["model"]) == ("qwen-7b", "qwen-7b")
+    assert "/data/models" not in json.dumps(trace.header)

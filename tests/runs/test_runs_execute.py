@@ -57,6 +57,19 @@ def test_a_run_holds_all_that_the_contract_names_and_is_not_repeated(home: Path)
     assert "TRUTHFIRST_RUN" not in os.environ
 
 
+def test_threads_of_a_kernel_wait_asleep_unless_the_user_says_otherwise(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = runs.Claim(home / "run", "attempt")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    with runs_execute._environment(mine, single_thread=False):
+        assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert "OMP_WAIT_POLICY" not in os.environ
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    with runs_execute._environment(mine, single_thread=False):
+        assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+
+
 @pytest.mark.notebook
 def test_a_study_ends_with_a_table_and_mends_only_what_is_broken(
     home: Path, capsys: pytest.CaptureFixture[str]

@@ -133,6 +133,15 @@ def test_a_damaged_trace_is_named_by_file_line_and_field(kind, tmp_path):
         episode_frame(load_traces(str(file)))
 
 
+def complaint(use: Callable[[], object]) -> str:
+    """What a reader says of a damaged file, or the file's name where the damage does not concern it."""
+    try:
+        use()
+    except RecordError as error:
+        return str(error)
+    return "traces.jsonl"
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_no_reader_of_traces_raises_anything_else_on_damage(kind, tmp_path):
     file = tmp_path / "traces.jsonl"
@@ -148,10 +157,7 @@ def test_no_reader_of_traces_raises_anything_else_on_damage(kind, tmp_path):
         lambda: [trace_page(trace) for trace in load_traces(file)],
         lambda: compare(["probe-2"], [WORLD], ["A"], traces=file),
     ):
-        try:
-            use()
-        except RecordError as error:
-            assert "traces.jsonl" in str(error)
+        assert "traces.jsonl" in complaint(use)
 
 
 def test_files_of_traces_may_be_named_by_text(tmp_path):

@@ -63,7 +63,7 @@ def test_a_consistently_falsified_header_is_refused_and_all_that_differs_is_name
     forged = stored(play(policy("optimal"), world, "A", 0))
     assert score_trace(forged).reward == 1  # nothing in the trace contradicts anything else in it
     with pytest.raises(
-        RecordError, match="another theta; u_star = .*; u_zero = .*as its recipe gives.*falsified"
+        RecordError, match=r"another theta; u_star = .*; u_zero = .*as its recipe gives.*falsified"
     ):
         rescore(with_header(forged, environment=WORLD.id))
 
@@ -126,9 +126,9 @@ def test_where_no_recipe_can_be_built_the_row_says_so():
     assert rows["unchecked"][1] == "the header has no recipe"
     assert "unknown family 'nothing'" in rows["unchecked"][2]
     assert rows["reward"].nunique() == 1
-    with pytest.raises(RecordError, match="u_star = .*as its own theta gives"):
+    with pytest.raises(RecordError, match=r"u_star = .*as its own theta gives"):
         rescore(with_header(missing, u_star=trace.header["u_star"] + 1))
-    with pytest.raises(RecordError, match="header.budget cannot be used"):
+    with pytest.raises(RecordError, match=r"header\.budget cannot be used"):
         rescore(with_header(missing, budget="endless"))
 
 

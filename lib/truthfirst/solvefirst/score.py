@@ -153,7 +153,8 @@ def header_number(trace: Trace, name: str) -> int:
 
 def _decision(turn: Turn, where: str) -> tuple[Action, int]:
     """Return the action and the gain that a decision's record states."""
-    action, gain = turn.detail.get("action"), turn.detail.get("gain")
+    action: Any = turn.detail.get("action")
+    gain: Any = turn.detail.get("gain")
     try:
         verb, *args = action
         return Action(verb, tuple(index(arg) for arg in args)), index(gain)
@@ -163,9 +164,10 @@ def _decision(turn: Turn, where: str) -> tuple[Action, int]:
         ) from error
 
 
-def _reading(turn: Turn, where: str) -> tuple[Key, int, bool]:
-    """Return the entry that a probe's record names, its value, and whether it was new."""
-    key, value, new = (turn.detail.get(name) for name in ("key", "value", "new"))
+def _reading(turn: Turn, where: str) -> tuple[Key, int, Any]:
+    """Return the entry that a probe's record names, its value, and what it states of being new."""
+    parts: list[Any] = [turn.detail.get(name) for name in ("key", "value", "new")]
+    key, value, new = parts
     try:
         field, *at = key
         return (str(field), *(index(i) for i in at)), index(value), new

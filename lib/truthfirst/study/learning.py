@@ -27,7 +27,7 @@ from .. import paths
 from ..core_yaml import load_yaml
 from ..records import canonical_json, content_hash, write_atomic
 from ..solvefirst.families import role
-from ..train.base import TRAINED
+from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
 from ..train.evaluate import evaluate, instances, policy
@@ -48,7 +48,6 @@ ARMS: dict[str, tuple[Any, Any]] = {  # arm -> credit, baseline
     "regret, solver baseline": ("regret", "solver"),
     "regret and probe credit": ("regret+credit", "turn"),
 }
-UNTOUCHED = 100_000  # first index of the train stream that training uses; the base has seen lower ones
 
 
 @dataclass(frozen=True, slots=True)

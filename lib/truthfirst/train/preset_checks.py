@@ -39,9 +39,10 @@ from ..paths import HOME
 from ..policies.chat import ChatFormat
 from ..policies.clockwork import byte_tokenizer
 from ..solvefirst.candidates import Recipe
-from ..types import PublicView, ToolSchema
+from ..solvefirst.references import play, policy
+from ..types import PublicView, ToolSchema, Turn
 from . import run
-from .environments import Rollout, TaskError, TaskSet, task_set
+from .environments import TaskError, TaskSet, task_set
 from .evaluate import instances
 from .grpo import Trainer
 from .memory import adapter_parameters, counts, estimate, skeleton
@@ -109,7 +110,7 @@ def check_batch(preset: Preset) -> str:
 
 
 def check_rows(preset: Preset) -> str:
-    """Rows have every column, and a full budget of turns fits the tokens that the preset gives them."""
+    """Rows have every column; prompts, and episodes that ask for everything and then play, fit their tokens."""
     made, tokenizer = tasks(FAMILIES, preset.size), _tokenizer(preset)
     chat = ChatFormat(tokenizer, template_options=preset.plan().options["chat_template_kwargs"])
     longest = episode = 0
@@ -118,11 +119,14 @@ def check_rows(preset: Preset) -> str:
             raise CheckError(
                 f"row {row['instance'][:60]} has the columns {sorted(row)}, or no class for its tools"
             )
-        tools, opens = (getattr(made.factories[row["environment"]], name) for name in ("_tools", "_open"))
-        view = PublicView(tuple(row["prompt"]), tools, row["turn_budget"])
+        view = PublicView(tuple(row["prompt"]), made.factories[row["environment"]]._tools, row["turn_budget"])
         longest = max(longest, len(chat.opening(view)) // BYTES_A_TOKEN)
-        turn = max(_turn(tokenizer, preset.model.calls, tool, Rollout(row, opens)) for tool in tools)
-        episode = max(episode, row["turn_budget"] * turn // BYTES_A_TOKEN)
+        turns = play(policy("probe-all"), open_recipe(row["instance"]), row["form"], 0).turns
+        sizes = [_turn(tokenizer, preset.model.calls, turn) for turn in turns]
+        spare = max(0, row["turn_budget"] - len(turns)) * max(
+            size for size, turn in zip(sizes, turns, strict=True) if turn.kind == "probe"
+        )
+        episode = max(episode, (sum(sizes) + spare) // BYTES_A_TOKEN)
     for what, found, room in (
         ("prompt", longest, preset.prompt_tokens),
         ("episode", episode, preset.episode_tokens),
@@ -329,14 +333,12 @@ def _written(family: str, name: str, arguments: dict[str, Any]) -> str:
     return f"<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>"
 
 
-def _turn(tokenizer: Any, family: str, tool: ToolSchema, rollout: Rollout) -> int:
+def _turn(tokenizer: Any, family: str, turn: Turn) -> int:
     """Return bytes of one call and its reply, with the template's markup around them."""
-    arguments = example(tool)
-    reply = rollout.call(tool.name, arguments)
     markup = (
         "<|im_end|>\n<|im_start|>user\n<tool_response>\n\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     )
-    text = _written(family, tool.name, arguments) + markup + reply + "<think>\n\n</think>\n\n"
+    text = _written(family, turn.tool, turn.arguments) + markup + turn.reply + "<think>\n\n</think>\n\n"
     return len(tokenizer(text)["input_ids"])
 
 

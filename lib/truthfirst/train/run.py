@@ -158,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 PartialState()  # before the weights: where processes share them, only one a node reads them
             model, tokenizer = load_policy(given.model, plan.precision)
             from ..solvefirst.candidates import Recipe
+            from .base import UNTOUCHED
             from .evaluate import instances
             from .grpo import Trainer
             from .recipes import open_recipe, recipe_keys
@@ -168,6 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 given.instances,
                 split="train",
                 seed=plan.seed,
+                first=UNTOUCHED,
                 setter=given.setter,
             )
             keys = recipe_keys([Recipe(**world.recipe) for world in drawn])

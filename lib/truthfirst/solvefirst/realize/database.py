@@ -3,7 +3,8 @@
 Built from theta and a spec; it never holds a hidden entry until a probe or a decision has revealed it. Every
 query of an agent runs read-only under an authorizer, with a bound on steps (not on time, so that replies are
 deterministic), on rows and on text. WITH is not read: SQLite expands nested common tables while it compiles, where
-nothing bounds it; nor is EXPLAIN, which shows SQLite's own workings and no table. LIKE is our own, since SQLite's takes one step however long its texts are.
+nothing bounds it; nor is EXPLAIN, which shows SQLite's own workings and no table. LIKE is our own, since SQLite's
+takes one step however long its texts are.
 """
 
 from __future__ import annotations

@@ -24,19 +24,23 @@ REVISION = 1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is: jobs of the lineage and branches; steps of a job, about; steps from point to point."""
+    """How large a run is: jobs of the lineage and branches; steps of a job, about; steps from point to point.
+
+    names   other spellings of each key
+    """
 
     lineage: int
     branches: int
     steps: int
     log_every: int
+    names: int = 2
 
 
 SIZES = {
-    "nano": Size(3, 1, 64, 4),
-    "unit": Size(4, 2, 1_000, 10),
-    "small": Size(5, 3, 2_200, 10),
-    "full": Size(8, 5, 8_400, 10),
+    "nano": Size(3, 1, 64, 5, 1),
+    "unit": Size(4, 2, 1_100, 10),
+    "small": Size(5, 3, 2_600, 10),
+    "full": Size(8, 5, 7_300, 10),
 }
 
 SECTIONS = {  # of the base configuration
@@ -114,8 +118,8 @@ class _Draft:
         has_file = number not in (1, 3, 6)
         filed = {key: value for key, value in other.items() if has_file and rng.random() < 0.6}
         flags = {key: value for key, value in other.items() if key not in filed}
-        if has_file:  # overruled: the file says something else than the command line
-            key = _pick(rng, sorted(set(_BENIGN) - set(filed)))
+        if has_file and (unfiled := sorted(set(_BENIGN) - set(filed))):  # overruled by the command line
+            key = _pick(rng, unfiled)
             flags[key], filed[key] = wanted[key], _pick(rng, [v for v in _BENIGN[key] if v != wanted[key]])
         self.clock += self.between(300, 4_000)
         made = Job(
@@ -181,7 +185,7 @@ def sample(rng: np.random.Generator, tier: str) -> Run:
         aliases=tuple(
             Alias(pool[int(n)], key)
             for key, pool in _SPELLINGS.items()
-            for n in sorted(rng.permutation(len(pool))[:2])
+            for n in sorted(rng.permutation(len(pool))[: size.names])
         ),
         layouts=_layouts(rng),
         jobs=tuple(draft.jobs),

@@ -24,15 +24,22 @@ REVISION = 1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a world is; visits are a day's."""
+    """How large a world is.
+
+    visits   a day's; pages: most views, searches and carts of one
+    nodes    of each source; names: other names of each of its event types
+    """
 
     days: int
     people: int
     visits: int
+    pages: int = 5
+    nodes: int = 2
+    names: int = 2
 
 
 SIZES = {
-    "nano": Size(2, 5, 4),
+    "nano": Size(2, 5, 4, 2, 1, 1),
     "unit": Size(3, 20, 23),
     "small": Size(4, 50, 62),
     "full": Size(7, 130, 126),
@@ -93,7 +100,7 @@ def sample(rng: np.random.Generator, tier: str) -> Traffic:
         Campaign(name, _CHANNELS[number % len(_CHANNELS)], int(rng.integers(1_000, 90_000)))
         for number, name in enumerate(_some(rng, _CAMPAIGNS, 5))
     )
-    nodes = _identities(rng, "n", 4, 2 * len(SOURCES))
+    nodes = _identities(rng, "n", 4, size.nodes * len(SOURCES))
     timeout = int(rng.choice([20, 25, 30, 40]))
     drawn = Traffic(
         site=f"{int(rng.integers(16**4)):04x}",
@@ -108,7 +115,7 @@ def sample(rng: np.random.Generator, tier: str) -> Traffic:
         merges=tuple(Merge(*pair) for pair in merges),
         internal=tuple(sorted((people[3].cookies[0], people[4].device))),
         campaigns=campaigns,
-        meanings=_meanings(rng, days),
+        meanings=_meanings(rng, days, size.names),
         layouts=_layouts(rng),
         cache=tuple(
             Report(day, tuple(int(n) for n in rng.integers(1, (99, 99, 50, 40, 2**21)))) for day in days
@@ -116,7 +123,7 @@ def sample(rng: np.random.Generator, tier: str) -> Traffic:
         events=(),
     )
     events = _events(
-        rng, size, drawn, people, {source: nodes[2 * n : 2 * n + 2] for n, source in enumerate(SOURCES)}
+        rng, size, drawn, people, {source: nodes[n :: len(SOURCES)] for n, source in enumerate(SOURCES)}
     )
     return replace(drawn, events=events)
 
@@ -177,13 +184,13 @@ def _links(rng: np.random.Generator, person: _Person) -> list[tuple[str, str]]:
     return [(token, _pick(rng, person.accounts)) for token in tokens]
 
 
-def _meanings(rng: np.random.Generator, days: tuple[str, ...]) -> tuple[Meaning, ...]:
-    """Return two names for every type and source, and for every source one name that changes its meaning midway."""
+def _meanings(rng: np.random.Generator, days: tuple[str, ...], count: int) -> tuple[Meaning, ...]:
+    """Return so many names for every type and source, and for every source one name that changes its meaning midway."""
     early, midway = (date.fromisoformat(days[0]) - timedelta(days=90)).isoformat(), days[len(days) // 2]
     made = []
     for source in SOURCES:
         names = iter(_some(rng, _NAMES, len(_NAMES)))
-        made += [Meaning(source, next(names), early, type_) for type_ in TYPES for _ in range(2)]
+        made += [Meaning(source, next(names), early, type_) for type_ in TYPES for _ in range(count)]
         before, after = _some(rng, TYPES, 2)
         name = next(names)
         made += [Meaning(source, name, early, before), Meaning(source, name, midway, after)]
@@ -215,9 +222,8 @@ def _events(
             pool = [p for p in public if (p.device or not app) and (p.accounts or not calls)]
             staff = visit % 13 == 12 or (visit < 2 and day == world.days[0])
             person = people[3 + visit % 2] if staff else _pick(rng, pool)
-            made += _visit(
-                rng, world, person, nodes, milliseconds(day), visit, calls and bool(person.accounts)
-            )
+            start, calls = milliseconds(day), calls and bool(person.accounts)
+            made += _visit(rng, world, person, nodes, start, visit, size.pages, calls)
     numbers = _identities(rng, "e", 6, len(made))
     named = [replace(event, id=name) for event, name in zip(made, numbers, strict=True)]
     return tuple(sorted(named, key=lambda event: (event.time, event.id)))
@@ -230,13 +236,17 @@ def _visit(
     nodes: dict[str, list[str]],
     midnight: int,
     visit: int,
+    pages: int,
     calls: bool,
 ) -> list[Event]:
     """Return the events of one visit, without identities, up to the end of the last day or to the next heartbeat."""
     timeout, end = world.timeout * MINUTE, milliseconds(world.days[-1]) + DAY
     app = bool(visit % 2 and person.device)
     token = person.device if app else _pick(rng, person.cookies)
-    kinds = ["view", *(_pick(rng, ("view", "search", "cart")) for _ in range(int(rng.integers(2, 6))))]
+    kinds = [
+        "view",
+        *(_pick(rng, ("view", "search", "cart")) for _ in range(int(rng.integers(2, pages + 1)))),
+    ]
     plan = [("app" if app else "web", kind) for kind in kinds]
     plan += [("app", "purchase")] * (app and visit % 4 == 1) + [("api", "cart"), ("api", "purchase")] * calls
     if calls and visit % 2 == 0:
