@@ -66,3 +66,10 @@ def test_the_mean_divergence_weighs_tokens() -> None:
     ]
     texts = [text.get_text() for text in draw("divergence", pd.DataFrame(rows)).axes[0].texts]
     assert " mean 0.175" in texts
+
+
+def test_transfer_has_a_line_a_family_and_the_gain_in_numbers() -> None:
+    frame = pd.concat([scores().assign(role="trained"), scores().assign(role="near", family="storage")])
+    texts = [text.get_text() for text in draw("transfer", frame).axes[0].texts]
+    assert texts.count("+0.60") == 2
+    assert any("near (source: +0.63)" in text for text in texts)

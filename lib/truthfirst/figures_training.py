@@ -183,9 +183,54 @@ def divergence(frame: pd.DataFrame) -> Figure:
     return figure
 
 
+SOURCE_GAINS = {"trained": "+0.56", "near": "+0.63", "far": "+0.24, +0.16", "unseen": "8 of 8 up"}  # VHD-Play
+
+
+def transfer(frame: pd.DataFrame) -> Figure:
+    """Agentic score of base and trained policy on every family, by its role; form F of the base as a mark.
+
+    frame: training_scores.parquet and training_transfer.parquet, one arm.
+    """
+    order = ["trained", "near", "far", "unseen"]
+    table = frame[["role", "family"]].drop_duplicates()
+    rows = table.sort_values("role", key=lambda column: column.map(order.index), kind="stable")
+    figure, axes = canvas(1, 1, 7.4, 0.27 * len(rows) + 1.4)
+    axis = axes[0][0]
+    for y, (part, family) in enumerate(zip(rows["role"], rows["family"], strict=True)):
+        mine = frame[frame["family"] == family]
+        means = []
+        for name, colour, marker in (("base", GREY, "o"), ("trained", GREEN, "D")):
+            cells = mine[(mine["policy"] == name) & (mine["form"] == "A")]
+            estimate = bootstrap_mean(cells["reward"].to_numpy(float), _strata(cells))
+            means.append(estimate.mean or 0.0)
+            if estimate.low is not None and estimate.high is not None:
+                axis.hlines(y, estimate.low, estimate.high, color=colour, lw=1, alpha=0.6)
+            axis.plot(
+                means[-1],
+                y,
+                marker,
+                color=colour,
+                ms=5,
+                label=f"{name}, form A" if y == 0 else None,
+                zorder=3,
+            )
+        written = mine[(mine["policy"] == "base") & (mine["form"] == "F")]["reward"].mean()
+        axis.plot(written, y, "|", color=BLUE, ms=9, label="base, form F" if y == 0 else None)
+        axis.text(1.04, y, f"{means[1] - means[0]:+.2f}", va="center", fontsize=8)
+        if part != (rows["role"].iloc[y - 1] if y else None):
+            axis.text(1.16, y, f"{part} (source: {SOURCE_GAINS[part]})", va="center", fontsize=8)
+    axis.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows["family"]])
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.02)
+    axis.set_xlabel("score, mean and 95% interval over seeds and instances")
+    axis.legend(ncols=3, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    return figure
+
+
 FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "learning_curve": learning_curve,
     "gap": gap,
     "credit": credit,
     "divergence": divergence,
+    "transfer": transfer,
 }

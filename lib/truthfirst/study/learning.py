@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import io
 import itertools
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ import pandas as pd
 from .. import paths
 from ..core_yaml import load_yaml
 from ..records import canonical_json, content_hash, write_atomic
-from ..solvefirst.families import role
+from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
@@ -40,6 +40,10 @@ CHECKPOINTS = paths.HOME / "data" / "checkpoints"
 WORK = (
     paths.OUTPUT / "data" / "training"
 )  # checkpoints of unfinished and finished cells; not in the repository
+MAIN, TRANSFER = (
+    "learning",
+    "training_transfer",
+)  # the main study, and the table of what it does to other families
 STEPS = 120  # optimizer steps of the stored main study
 ARMS: dict[str, tuple[Any, Any]] = {  # arm -> credit, baseline
     "outcome": ("outcome", "turn"),
@@ -61,7 +65,7 @@ class Cell:
     plan         how to train; its seed is the cell's
     """
 
-    study: str = "learning"
+    study: str = MAIN
     arm: str = "outcome"
     seed: int = 0
     base: str = "tiny-base"
@@ -184,22 +188,40 @@ def stored(name: str) -> pd.DataFrame:
     return pd.read_parquet(path) if path.exists() else pd.DataFrame()
 
 
+def transfer(cell: Cell, folder: Path, number: int = 30, *, checkpoints: Path = CHECKPOINTS) -> pd.DataFrame:
+    """Return held-out episodes of base and trained policy of a finished cell on the families it did not train on.
+
+    number   instances of each family, played in the forms F and A with the same draws by both policies
+    """
+    others = [name for name in FAMILIES if name not in cell.families]
+    worlds = instances(others, cell.size, number)
+    parts = []
+    for name, path in (("base", checkpoints / cell.base), ("trained", Path(folder) / "policy")):
+        model, tokenizer = load_policy(str(path))
+        player = policy(model.eval(), tokenizer, name, seed=cell.seed)
+        parts.append(evaluate(player, worlds, (Form.WRITTEN, Form.AGENTIC)))
+    frame = pd.concat(parts, ignore_index=True).assign(**labels(cell))
+    return frame.assign(role=[role(name) for name in frame["family"]])
+
+
 FILES = {"training": history_rows, "training_scores": score_rows, "training_divergence": divergence_rows}
 
 
 def store(result: Result, folder: Path | None = None) -> None:
     """Add the rows of a finished run to the stored results, in the place of earlier rows of the same run."""
-    folder = folder or paths.RESULTS
-    folder.mkdir(parents=True, exist_ok=True)
     for name, rows in FILES.items():
-        path = folder / f"{name}.parquet"
-        fresh = rows(result)
-        if path.exists():
-            old = pd.read_parquet(path)
-            fresh = pd.concat([old[old["run"] != result.cell.id], fresh], ignore_index=True)
-        beside = path.with_name(f".{name}.{os.getpid()}")
-        fresh.to_parquet(beside, index=False)
-        beside.replace(path)
+        add_rows(name, rows(result), folder)
+
+
+def add_rows(name: str, fresh: pd.DataFrame, folder: Path | None = None) -> None:
+    """Add rows to a stored table, in the place of those of the same runs."""
+    path = (folder or paths.RESULTS) / f"{name}.parquet"
+    if path.exists():
+        old = pd.read_parquet(path)
+        fresh = pd.concat([old[~old["run"].isin(set(fresh["run"]))], fresh], ignore_index=True)
+    buffer = io.BytesIO()
+    fresh.to_parquet(buffer, index=False)
+    write_atomic(path, buffer.getvalue())
 
 
 # --- what a study asks of the stored rows -------------------------------------------------------------------
@@ -321,6 +343,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{cell.id}: training", flush=True)
         try:
             store(run_cell(cell, WORK / cell.id))
+            if cell.study == MAIN:
+                add_rows(TRANSFER, transfer(cell, WORK / cell.id))
         except KeyboardInterrupt:
             print(f"stopped in {cell.id}; the same command goes on from its last checkpoint")
             return 130
