@@ -70,6 +70,7 @@ def test_adapters_by_hand() -> None:
 
 def test_only_layers_with_attention_have_a_cache() -> None:
     assert cache_bytes(QWEN3_6_35B) == 2 * 2 * 10 * 2 * 256  # 10 of 40 layers
+    assert cache_bytes(QWEN3_6_35B, 8) == 2 * 2 * 10 * 1 * 256  # two heads on eight cards: one on each
 
 
 @pytest.mark.parametrize("preset", ALL, ids=lambda p: p.name)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 from lamps import lamp_model, lamp_tasks
+from transformers import AutoModelForCausalLM, Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration
 from trl.generation import vllm_generation
 from trl.generation.vllm_generation import VLLMGeneration
 
@@ -81,15 +83,36 @@ def test_an_engine_over_several_cards_is_refused_where_it_is_colocated() -> None
         adopt(generation("colocate", tensor_parallel=2), "qwen3")
 
 
-def test_a_language_model_is_called_as_in_its_checkpoint() -> None:
+def test_a_language_model_is_called_as_in_its_checkpoint(tmp_path) -> None:
+    """A small checkpoint with a vision tower, its language model loaded alone: every weight has its name there."""
+    text = {
+        "num_hidden_layers": 4,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "vocab_size": 64,
+        "linear_num_key_heads": 2,
+        "linear_key_head_dim": 8,
+        "linear_num_value_heads": 2,
+        "linear_value_head_dim": 8,
+        "num_experts": 2,
+        "num_experts_per_tok": 1,
+        "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 8,
+    }
+    sight = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 16}
+    whole = Qwen3_5MoeForConditionalGeneration(Qwen3_5MoeConfig(text_config=text, vision_config=sight))
+    whole.save_pretrained(tmp_path)
+    language = AutoModelForCausalLM.from_pretrained(tmp_path)
     made = generation("colocate")
-    adopt(made, "qwen3_5_moe_text")
-    layer = "model.layers.3.mlp.experts.gate_up_proj"
-    assert made._fix_param_name_to_vllm(layer) == f"model.language_model.{layer.removeprefix('model.')}"
-    assert made._fix_param_name_to_vllm("lm_head.weight") == "lm_head.weight"
+    adopt(made, language.config.model_type)
+    there = dict(whole.named_parameters())
+    for name, weight in language.named_parameters():
+        assert torch.equal(there[made._fix_param_name_to_vllm(name)], weight)
     other = generation("colocate")
     adopt(other, "qwen3")
-    assert other._fix_param_name_to_vllm(layer) == layer
+    assert other._fix_param_name_to_vllm("model.norm.weight") == "model.norm.weight"
 
 
 class Client:

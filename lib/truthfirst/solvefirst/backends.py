@@ -18,7 +18,7 @@ import re
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Protocol, TypeVar
 
 from joblib import Parallel, delayed, parallel_config
@@ -98,7 +98,7 @@ def on_joblib(work: Work[J], jobs: Sequence[J], workers: int, address: str | Non
     if workers == 1:
         yield from map(work, jobs)
         return
-    with parallel_config("loky", inner_max_num_threads=1):
+    with _unsaid(), parallel_config("loky", inner_max_num_threads=1):
         results = Parallel(n_jobs=workers, return_as="generator_unordered")(
             delayed(work)(job) for job in jobs
         )
@@ -115,6 +115,20 @@ def on_joblib(work: Work[J], jobs: Sequence[J], workers: int, address: str | Non
             results.close()
         if not finished:  # an interrupted build leaves no process behind
             get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """Keep loky's helper process, started in the block, from warning of what killed workers leave; it cleans up."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def on_ray(work: Work[J], jobs: Sequence[J], workers: int, address: str | None = None) -> Iterator[Result]:

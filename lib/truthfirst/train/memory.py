@@ -125,11 +125,16 @@ def adapter_parameters(preset: Preset) -> int:
     )
 
 
-def cache_bytes(model: Model) -> int:
-    """Return bytes of vLLM's cache for one token: keys and values of the layers with attention, in bfloat16."""
+def cache_bytes(model: Model, cards: int = 1) -> int:
+    """Return bytes of vLLM's cache for one token on each of an engine's cards.
+
+    Keys and values of the layers with attention, in bfloat16; a head is on one card, or on several where the cards
+    are more than the heads.
+    """
     config = skeleton(model.name).config
     kinds = config.layer_types or ["full_attention"] * config.num_hidden_layers
-    return 2 * 2 * kinds.count("full_attention") * config.num_key_value_heads * config.head_dim
+    heads = max(1, config.num_key_value_heads // cards)
+    return 2 * 2 * kinds.count("full_attention") * heads * config.head_dim
 
 
 def estimate(preset: Preset) -> Memory:
@@ -146,7 +151,7 @@ def estimate(preset: Preset) -> Memory:
     tokens = preset.batch * preset.context
     at_work = 2 * tokens * (n.kept + config["num_hidden_layers"] * config["hidden_size"])
     engine, share = 2 * n.total / preset.vllm.cards, preset.vllm.share * CARD_GIB[preset.card] * GIB
-    cache = max(0.0, share - engine - VLLM_WORK) * preset.vllm.cards
+    cache = max(0.0, share - engine - VLLM_WORK)
     colocated = preset.vllm.mode == "colocate"
     return Memory(
         weights=(4 * n.total if full else 2 * n.total + 4 * adapters) / cards / GIB,
@@ -157,6 +162,6 @@ def estimate(preset: Preset) -> Memory:
         vllm=share / GIB if colocated else 0.0,
         asleep=ASLEEP / GIB if colocated else 0.0,
         overhead=OVERHEAD / GIB,
-        episodes=cache / (cache_bytes(model) * preset.context),
+        episodes=cache / (cache_bytes(model, preset.vllm.cards) * preset.context),
         server_card=None if colocated else share / GIB,
     )

@@ -224,8 +224,11 @@ def check_layers(preset: Preset) -> str:
 def check_launch(preset: Preset) -> str:
     """Accelerate reads its configuration and the launch line, and our command the rest of it."""
     load_config_from_file(str(HOME / preset.accelerate_file))
-    words = shlex.split(preset.launch())
-    given = launch_command_parser().parse_args([*words[2:3], str(HOME / words[3]), *words[4:]])
+    words = shlex.split(preset.launch().replace("RANK", "0"))
+    try:
+        given = launch_command_parser().parse_args([*words[2:3], str(HOME / words[3]), *words[4:]])
+    except SystemExit as error:
+        raise CheckError(f"accelerate does not take the launch line, see above: {preset.launch()}") from error
     if given.training_script != "truthfirst.train.run" or not given.module:
         raise CheckError(f"accelerate would start {given.training_script}, not truthfirst.train.run")
     if preset.cards > 1 and given.num_processes != preset.cards:
