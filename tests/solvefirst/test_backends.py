@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -105,6 +106,31 @@ def test_results_that_are_not_wanted_any_more_end_their_workers(recwarn):
     results.close()  # type: ignore[attr-defined]
     assert time.monotonic() - started < 50
     assert not [warning for warning in recwarn if "tasks" in str(warning.message)]
+
+
+LEAK = """
+import os, sys
+sys.path.insert(0, {folder!r})
+from test_backends import Task, double
+from truthfirst.solvefirst.backends import run
+
+if __name__ == "__main__":
+    results = run("joblib", double, [Task(str(n)) for n in range(4)], 2)
+    next(results)
+    from joblib.externals.loky.backend import resource_tracker
+    resource_tracker._resource_tracker.register({missing!r}, "file")
+    results.close()
+    os._exit(0)  # as a process ends that is killed: nothing is given back
+"""
+
+
+def test_what_killed_workers_leave_is_cleaned_up_without_a_word(tmp_path):
+    """loky's helper process outlives the build and would print warnings after its last line."""
+    script = tmp_path / "leak.py"
+    script.write_text(LEAK.format(folder=str(Path(__file__).parent), missing=str(tmp_path / "missing")))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "PYTHONWARNINGS" not in os.environ or "resource_tracker" not in os.environ["PYTHONWARNINGS"]
 
 
 def quick_then(work: Any, task: Task) -> dict[str, Any]:

@@ -116,9 +116,15 @@ def prove_all(families: list[str], seeds: int, workers: int, store: Path) -> pd.
 
 def _store(name: str, frame: pd.DataFrame) -> None:
     """Write a result frame, whole or not at all."""
+    path = paths.RESULTS / f"{name}.parquet"
+    if path.exists():  # the other families' rows stay
+        old = pd.read_parquet(path)
+        frame = pd.concat([old[~old["family"].isin(set(frame["family"]))], frame], ignore_index=True)
+        order = frame["family"].map(list(FAMILIES).index)
+        frame = frame.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
     buffer = BytesIO()
     frame.to_parquet(buffer, index=False)
-    write_atomic(paths.RESULTS / f"{name}.parquet", buffer.getvalue())
+    write_atomic(path, buffer.getvalue())
 
 
 def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, str]:
