@@ -284,7 +284,7 @@ def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd
 # --- grids ---------------------------------------------------------------------------------------------------
 def example(preset: str, *, arm: str = "outcome", seed: int = 0) -> Cell:
     """Return the cell that notebook 04 trains: the stored grid's, cut to what the preset has time for."""
-    short = {"smoke": (4, 8, 4, 6), "cpu": (60, 16, 16, 60), "gpu": (STEPS, 16, 16, 100)}
+    short = {"smoke": (4, 8, 4, 6), "cpu": (40, 16, 16, 60), "gpu": (STEPS, 16, 16, 100)}
     if preset not in short:
         raise ValueError(f"unknown preset {preset!r}: choose one of {', '.join(short)}")
     steps, size, groups, held_out = short[preset]
