@@ -225,7 +225,9 @@ def test_records_of_other_code_are_not_used(small_corpus: Built, small_plan, tmp
     for module in (building, build_work):
         monkeypatch.setattr(module, "library_hash", lambda corpus=None: "changed")
     again = build(small_plan, tmp_path, workers=1, progress=False)
-    assert again.summary["jobs_done_now"] >= len(small_corpus.candidates)  # with its own code: none, see above
+    assert again.summary["jobs_done_now"] >= len(
+        small_corpus.candidates
+    )  # with its own code: none, see above
     assert again.hash == small_corpus.hash
 
 

@@ -35,7 +35,9 @@ from .evaluate import evaluate, instances, policy
 
 TRAINED = tuple(name for name, role in ROLES.items() if role == "trained")
 OTHER = "other"
-UNTOUCHED = 100_000  # first index of a train stream that reinforcement learning uses; a base has seen lower ones
+UNTOUCHED = (
+    100_000  # first index of a train stream that reinforcement learning uses; a base has seen lower ones
+)
 CHUNK = 250  # instances a process writes at a time
 OTHERS = (*((name, "nano", 600) for name in FAMILIES if name not in TRAINED), ("rationing", "nano16", 2_000))
 Dialogue = tuple[Messages, list[dict[str, Any]] | None, str]  # messages, tools, form

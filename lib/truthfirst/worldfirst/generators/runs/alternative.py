@@ -115,13 +115,13 @@ def _origins(jobs: pd.DataFrame, checkpoints: pd.DataFrame, launches: pd.DataFra
 
 def _lineage(final: str, jobs: pd.DataFrame, origins: pd.DataFrame) -> pd.DataFrame:
     """Return the jobs that count, in order: the path to the final job in the graph of resumes."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph = nx.DiGraph()
     graph.add_nodes_from(origins.index)
     graph.add_edges_from((row.job, job) for job, row in origins.dropna().iterrows())
     order = [job for job in nx.topological_sort(graph) if job == final or job in nx.ancestors(graph, final)]
     mine = origins.loc[order]
     first = mine["step"].fillna(0).astype("int64") + 1
-    ends = [*(first.iloc[1:] - 1), int(jobs.set_index("job").at[final, "last_step"])]
+    ends = [*(first.iloc[1:] - 1), int(jobs.set_index("job").at[final, "last_step"])]  # type: ignore[arg-type]
     return pd.DataFrame(
         {
             "position": np.arange(1, len(order) + 1),
@@ -158,7 +158,7 @@ def _settings(
     layers = {key: np.full(steps, "base", dtype=object) for key in base}
     for job, first, last in lineage[["job", "first_step", "last_step"]].itertuples(index=False):
         span = slice(first - 1, last)
-        for layer, told in zip(("file", "flag"), _given(files, launches.at[job, "command"]), strict=True):
+        for layer, told in zip(("file", "flag"), _given(files, launches.at[job, "command"]), strict=True):  # type: ignore[arg-type]
             for key, value in told.items():
                 values[keys.get(key, key)][span] = _plain(value)
                 layers[keys.get(key, key)][span] = layer
@@ -189,7 +189,7 @@ def _starts(frame: pd.DataFrame) -> pd.Series:
 
 def _stretches(settings: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     parts = []
-    for key in sorted(settings):
+    for key in sorted(settings):  # type: ignore[type-var]
         starts = np.flatnonzero(_starts(settings[[key]]))
         parts.append(
             pd.DataFrame(
@@ -308,7 +308,7 @@ def _divergence(
     run_id = (~high).cumsum()
     length = high.groupby(run_id).transform("sum")
     onset = int(np.flatnonzero(high & (length >= run["high_points"]))[0])
-    best = int(loss.iloc[:onset].astype("float64").idxmin())
+    best = int(loss.iloc[:onset].astype("float64").idxmin())  # type: ignore[call-overload]
     step = int(curve["step"].iloc[onset])
     active = settings.drop(columns=run["inert"])
     changed = active.ne(active.shift()).iloc[1:step]

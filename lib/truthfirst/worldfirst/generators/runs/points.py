@@ -92,7 +92,8 @@ def _evals(rng: np.random.Generator, points: list[Point]) -> list[Point]:
 def onset(world: Run) -> int:
     """Return the step of the first of enough high points in a row."""
     losses = {(point.job, point.step): point.loss for point in world.points if point.phase == "train"}
-    best, run = None, []
+    best: int | None = None
+    run: list[int] = []
     for job, first, last in kept(world):
         for step in (step for step in logged(world, job) if first <= step <= last):
             loss = losses[job.id, step]

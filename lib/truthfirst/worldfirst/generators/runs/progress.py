@@ -251,18 +251,20 @@ class _Truth:
         return sorted((p for p in mine if firsts[p.job] <= p.step <= self.last[p.job]), key=lambda p: p.step)
 
     def divergence(self) -> dict[str, Any]:
-        best, runs = None, 0
+        best: Point | None = None
+        lowest: int | None = None
+        runs = 0
         for number, point in enumerate(self.curve):
-            over = best is not None and point.loss is not None and best.loss is not None
-            high = point.loss is None or (
-                over and 100 * (point.loss - best.loss) > self.run.high_percent * best.loss
+            loss = point.loss
+            high = loss is None or (
+                lowest is not None and 100 * (loss - lowest) > self.run.high_percent * lowest
             )
             runs = runs + 1 if high else 0
             if runs == self.run.high_points:
                 onset = self.curve[number + 1 - runs]
                 break
-            if not high and (best is None or point.loss < best.loss):
-                best = point
+            if not high and loss is not None and (lowest is None or loss < lowest):
+                best, lowest = point, loss
         assert best is not None
         active = [key for key in self._base if key not in self.run.inert]
         turns = [(turn, key) for key in active for turn in self._turns[key][1:] if turn[0] <= onset.step]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -300,14 +301,15 @@ def _layouts(rng: np.random.Generator) -> tuple[Layout, ...]:
 # --- invariants -----------------------------------------------------------------------------------------------
 def check(world: Run) -> None:
     """Raise WorldError unless identities are unique, resumes resolve, points are where they belong, and one cause."""
-    for what, keys in {
+    identities: dict[str, list[Any]] = {
         "job": [job.id for job in world.jobs],
         "checkpoint": [one.name for one in world.checkpoints],
         "point": [(point.job, point.step, point.phase) for point in world.points],
         "spelling": [*(alias.spelling for alias in world.aliases), *(one.key for one in world.base)],
         "column": [column for layout in world.layouts for column in layout.columns],
         "change": [(one.job, one.step, one.key) for one in world.changes],
-    }.items():
+    }
+    for what, keys in identities.items():
         if repeated := [key for key, count in Counter(keys).items() if count > 1]:
             raise WorldError(f"{what} {repeated[0]!r} occurs more than once: it must be unique")
     for job in world.jobs:

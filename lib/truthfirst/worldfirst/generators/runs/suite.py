@@ -19,7 +19,7 @@ def causes(outputs: Files) -> dict[str, dict[str, bytes]]:
     divergence = json.loads(outputs[f"{OUTPUT}divergence.json"])
     divergence["cause_layer"] += "s"
     spoilt = {
-        component: _with(outputs, name, lambda table, column=column: _last_cell(table, column))
+        component: _with(outputs, name, lambda table, column=column: _last_cell(table, column))  # type: ignore[misc]
         for component, name, column in (
             ("profile", "logs.csv", "points"),
             ("lineage", "lineage.csv", "last_step"),

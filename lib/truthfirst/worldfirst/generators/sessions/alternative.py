@@ -168,7 +168,7 @@ def _clocks(files: Files) -> pd.DataFrame:
 # --- visitors ---------------------------------------------------------------------------------------------
 def _visitors(files: Files, tokens: set[str]) -> pd.DataFrame:
     """Return every token with its visitor: the only one in its component that leads nowhere else."""
-    graph = nx.DiGraph()
+    graph: nx.DiGraph = nx.DiGraph()
     internal = files["input/internal.txt"].decode().splitlines()
     graph.add_nodes_from([*tokens, *internal])
     for table in ("links", "merges"):
@@ -189,7 +189,7 @@ def _repairs(whole: pd.DataFrame, standing: pd.DataFrame, restored: pd.DataFrame
         "late": standing.loc[late, "event_id"],
         "restored": restored["event_id"],
     }
-    rows = [(kind, identity) for kind, found in kinds.items() for identity in sorted(found)]
+    rows = [(kind, identity) for kind, found in kinds.items() for identity in sorted(found)]  # type: ignore[call-overload]
     return pd.DataFrame(rows, columns=["kind", "event_id"])
 
 

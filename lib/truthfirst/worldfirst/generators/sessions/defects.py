@@ -159,7 +159,8 @@ def _positions(draft: Draft, log: _Log, chosen: set[str]) -> list[list[Any]]:
 def _rename(draft: Draft, world: Traffic, rng: np.random.Generator, log: _Log) -> None:
     """Give about half of the events of a file other names, as they stand on its day."""
     standing = {m.name: m.type for m in world.meanings if m.source == log.source and m.since <= log.day}
-    position, cells = FIELDS.index("name"), []
+    position = FIELDS.index("name")
+    cells: list[Any] = []
     for number, row in enumerate(draft.table(log.path).rows):
         names = [name for name, type_ in standing.items() if type_ == row[position]]
         if names and (not cells or rng.random() < 0.5):
@@ -216,8 +217,8 @@ def _skew(draft: Draft, world: Traffic, rng: np.random.Generator, logs: list[_Lo
             leads[node, beat] = lead
     table = draft.table(f"{INPUT}heartbeats.tsv")
     cells = []
-    for number, (node, at, reads) in enumerate(table.rows):
-        if lead := leads.get((str(node), world.beats.index(str(at))), 0):
+    for number, (machine, at, reads) in enumerate(table.rows):
+        if lead := leads.get((str(machine), world.beats.index(str(at))), 0):
             cells.append([number, reads, iso(unstamp(str(at), "iso") + lead)])
     draft.add("clock skew", "replace_cells", f"{INPUT}heartbeats.tsv", column="reads", cells=cells)
     node_at, stamp_at = FIELDS.index("node"), FIELDS.index("stamp")

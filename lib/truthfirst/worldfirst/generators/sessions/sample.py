@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -296,14 +296,15 @@ def _page(rng: np.random.Generator, kind: str) -> str:
 
 def check(world: Traffic) -> None:
     """Raise WorldError unless identities are unique, references resolve and times keep clear of the heartbeats."""
-    for what, keys in {
+    identities: dict[str, list[Any]] = {
         "event": [event.id for event in world.events],
         "link": [link.token for link in world.links],
         "merge": [merge.account for merge in world.merges],
         "campaign": [campaign.name for campaign in world.campaigns],
         "meaning": [(entry.source, entry.name, entry.since) for entry in world.meanings],
         "column": [column for layout in world.layouts for column in layout.columns],
-    }.items():
+    }
+    for what, keys in identities.items():
         if repeated := [key for key, count in Counter(keys).items() if count > 1]:
             raise WorldError(f"{what} {repeated[0]!r} occurs more than once: it must be unique")
     campaigns = {campaign.name for campaign in world.campaigns} | {""}

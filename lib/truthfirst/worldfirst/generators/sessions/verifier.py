@@ -59,7 +59,7 @@ def verifier(sealed: Sealed) -> Verify:
             problem = _table_problem(outputs.get(f"output/{name}"), name, header.split(), tables[name])
             found += [(component, f"{name}: {problem}")] if problem else []
         for name, component in _OBJECTS.items():
-            problem = _object_problem(outputs.get(f"output/{name}"), objects[name])
+            problem = _object_problem(outputs.get(f"output/{name}"), objects[name])  # type: ignore[arg-type]
             found += [(component, f"{name}: {problem}")] if problem else []
         for component, reason in found:
             components[component] = False
