@@ -74,6 +74,27 @@ def test_a_file_can_be_misplaced():
         corrupt(damaged, plan, OPERATORS)
 
 
+def test_a_file_can_be_lost_and_lines_can_come_in():
+    path = "input/t.csv"
+    plan = [
+        Defect("torn lines", "insert_lines", path, {"lines": [[1, "k0,20"], [3, ""]]}),
+        Defect("lost files", "lose_file", "input/t.tsv", {"content": text64(FILES["input/t.tsv"])}),
+    ]
+    damaged = corrupt(FILES, plan, OPERATORS)
+    assert "input/t.tsv" not in damaged
+    lines = FILES[path].split(b"\n")
+    assert damaged[path].split(b"\n") == [lines[0], b"k0,20", lines[1], b"", *lines[2:]]
+    assert restore(damaged, plan, OPERATORS) == FILES
+    with pytest.raises(CorruptionError, match="does not hold"):
+        corrupt(damaged, plan[1:], OPERATORS)
+    with pytest.raises(CorruptionError, match="it is there"):
+        restore(FILES, plan[1:], OPERATORS)
+    with pytest.raises(CorruptionError, match="line 3"):
+        restore(FILES, plan[:1], OPERATORS)
+    with pytest.raises(CorruptionError, match="no position 99"):
+        corrupt(FILES, [Defect("", "insert_lines", path, {"lines": [[99, "x"]]})], OPERATORS)
+
+
 def test_what_an_operator_does_is_what_it_says():
     draft = Draft(FILES, OPERATORS)
     draft.add("format drift", "recode_column", "input/t.csv", column="day", codec="iso date -> dd.mm.yyyy")

@@ -17,13 +17,20 @@ TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6) | st.
 ROWS = st.lists(st.tuples(TEXT, TEXT, TEXT), min_size=1, max_size=5)
 
 
-@pytest.mark.parametrize("path", ["t.csv", "t.tsv", "t.json", "t.jsonl"])
+@pytest.mark.parametrize("path", ["t.csv", "t.tsv", "t.json", "t.jsonl", "t.log"])
 @given(rows=ROWS)
 def test_round_trip_of_text(path, rows):
     table = Table(("a", "b", "c"), tuple(rows))
     data = encode(table, path)
     assert decode(data, path) == table
     assert encode(decode(data, path), path) == data
+
+
+def test_logfmt_quotes_what_it_must():
+    table = Table(("at", "name", "url"), (("7", "add to basket", "/p?q=1"), ("8", "", "/cart")))
+    data = b'at=7 name="add to basket" url="/p?q=1"\nat=8 name= url=/cart\n'
+    assert encode(table, "t.log") == data
+    assert decode(data, "t.log") == table
 
 
 @given(

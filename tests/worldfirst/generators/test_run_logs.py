@@ -247,6 +247,14 @@ def test_when_and_why_are_graded_apart(nano):
     assert text["onset"] == Fraction(3, 4)
 
 
+def test_a_count_counts_in_its_place_only(nano):
+    made, outputs = nano
+    path = "output/manifest.json"
+    told = json.loads(outputs[path])
+    moved = told | {"rows/logs.csv": told["rows"].pop("logs.csv")}
+    assert made.scores({**outputs, path: json.dumps(moved).encode()})["manifest"] == 0
+
+
 # --- any bytes --------------------------------------------------------------------------------------------------
 @settings(max_examples=250)
 @given(st.data())

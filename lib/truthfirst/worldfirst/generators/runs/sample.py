@@ -97,7 +97,7 @@ def _identities(rng: np.random.Generator, prefix: str, digits: int, count: int) 
 
 @dataclass
 class _Draft:
-    """A run in the making; `target` holds what the lineage's settings should be by job, without hot changes."""
+    """A run in the making: the time it is, identities that are yet to be given, and what has been launched so far."""
 
     rng: np.random.Generator
     size: Size
@@ -238,9 +238,8 @@ def _tinker(draft: _Draft, job: Job, wanted: dict[str, str], low: int, high: int
     for key, value in keys.items():
         draft.changes.append(Change(job.id, draft.between(low, high), key, value))
     draft.changes.append(Change(job.id, draft.between(low, high), "clip_norm", wanted["clip_norm"]))
-    draft.changes.append(
-        Change(job.id, job.last - 1, "lr", _pick(draft.rng, _HARMFUL["lr"]))
-    )  # likely thrown away
+    harmful = _pick(draft.rng, _HARMFUL["lr"])  # so late that it is thrown away, as a rule
+    draft.changes.append(Change(job.id, job.last - 1, "lr", harmful))
 
 
 def _harm(draft: _Draft, job: Job, wanted: dict[str, str]) -> int:

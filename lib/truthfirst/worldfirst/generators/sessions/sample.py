@@ -143,6 +143,12 @@ def beat_of(world: Traffic, time: int) -> int:
     return max(n for n, beat in enumerate(world.beats) if milliseconds(beat[:10]) + _BEAT <= time)
 
 
+def _near_beat(time: int) -> bool:
+    """Say whether a time is so close to a heartbeat that nothing may happen then."""
+    since = (time - _BEAT) % DAY
+    return min(since, DAY - since) < QUIET
+
+
 def iso(time: int) -> str:
     """Return a time as ISO text with milliseconds."""
     told = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time)
@@ -268,7 +274,7 @@ def _visit(
             if number == 2 and visit % 4 >= 2:  # both sides of the limit, in every tier
                 gap = timeout + visit % 4 - 2
             time += gap
-        if time >= end or abs((time - _BEAT + DAY // 2) % DAY - DAY // 2) < QUIET:
+        if time >= end or _near_beat(time):
             break
         campaign = _pick(rng, world.campaigns).name if rng.random() < (0.05 if number else 0.35) else ""
         made.append(
@@ -315,7 +321,7 @@ def check(world: Traffic) -> None:
             or day_of(event.time) not in world.days
         ):
             raise WorldError(f"event {event.id} names a node, campaign or day that does not exist: {event}")
-        if abs((event.time - _BEAT + DAY // 2) % DAY - DAY // 2) < QUIET:
+        if _near_beat(event.time):
             raise WorldError(f"event {event.id} is too close to a heartbeat: {event}")
         if (event.cents > 0) != (event.type == "purchase") or (event.refused and event.source != "api"):
             raise WorldError(
