@@ -40,9 +40,10 @@ test: $(STAMP)  ## run the tests
 	@echo "== test: the whole suite, two processes"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
-certify: $(STAMP)  ## run the long proofs (resumable), store data/results/certify.parquet
-	@echo "== certify: 200 seeds of every family and size against independent methods; resumable; writes data/results/certify.parquet"
+certify: $(STAMP)  ## run the long proofs (resumable) of mechanisms and worlds
+	@echo "== certify: 200 seeds of every family and size against independent methods; resumable; writes data/results/certify.parquet and worlds.parquet"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.solvefirst.certify
+	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.worldfirst.certify
 
 lint: $(STAMP)  ## ruff (notebooks too) and mypy
 	@echo "== lint: ruff format, ruff check, mypy, notebooks without outputs"
