@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -75,7 +76,10 @@ def children() -> set[int]:
     """Return the children of this process, zombies included."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        with contextlib.suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # a thread may end between the two looks
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
     return found
 
 
