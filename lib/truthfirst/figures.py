@@ -48,7 +48,7 @@ from .figure_style import (
     sizes_in,
 )
 from .paths import FIGURES, RESULTS
-from .records import canonical_json, content_hash, write_atomic
+from .records import canonical_json, content_hash, write_atomic, write_parquet
 from .runs import RUN_VARIABLE, current_run
 from .runs_publish import FIGURE_FOLDER, FRAME_FOLDER, obstacle, preset_of, read_sidecar
 
@@ -174,9 +174,7 @@ def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None
     elif reason := obstacle(FIGURES, name, preset_of(origin)):
         print(f"{name} is not stored: {reason}")
         return figure
-    buffer = BytesIO()
-    frame.to_parquet(buffer, index=False)
-    write_atomic(results / f"{name}.parquet", buffer.getvalue())
+    write_parquet(results / f"{name}.parquet", frame)
     _write(name, figure, frame, origin, figures)
     return figure
 

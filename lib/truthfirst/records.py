@@ -7,12 +7,16 @@ full disk leaves either the old file or the new one, never half of one.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RecordError(ValueError):
@@ -47,6 +51,13 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_parquet(path: Path, frame: pd.DataFrame) -> None:
+    """Write a frame as parquet without its index, whole or not at all; see `write_atomic`."""
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    write_atomic(path, buffer.getvalue())
 
 
 def append_jsonl(path: Path, record: Any) -> None:

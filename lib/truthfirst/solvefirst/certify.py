@@ -18,7 +18,6 @@ import inspect
 import json
 import sys
 import time
-from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -26,7 +25,7 @@ from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
 from .. import paths
-from ..records import append_jsonl, content_hash, read_jsonl, write_atomic
+from ..records import append_jsonl, content_hash, read_jsonl, write_atomic, write_parquet
 from ..streams import stream
 from .admit.faults import FAULTS
 from .admit.gates import admit
@@ -122,9 +121,7 @@ def _store(name: str, frame: pd.DataFrame) -> None:
         frame = pd.concat([old[~old["family"].isin(set(frame["family"]))], frame], ignore_index=True)
         order = frame["family"].map(list(FAMILIES).index)
         frame = frame.loc[order.sort_values(kind="stable").index].reset_index(drop=True)
-    buffer = BytesIO()
-    frame.to_parquet(buffer, index=False)
-    write_atomic(path, buffer.getvalue())
+    write_parquet(path, frame)
 
 
 def calibrate_all(families: list[str], workers: int, draws: int) -> dict[str, str]:

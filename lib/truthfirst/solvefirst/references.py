@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 
@@ -25,7 +25,7 @@ from ..types import Form, Trace
 from . import information
 from .environment import Environment, InstanceEpisode, Position, turn_budget
 from .families import family as find_family
-from .families.base import Action, Family, Key, State, Theta, UnknownName
+from .families.base import Action, Family, Key, Move, State, Theta, UnknownName
 from .realize.tools import Probe
 from .score import planned
 
@@ -64,10 +64,14 @@ def random(position: Position, rng: np.random.Generator) -> Probe | Action | Non
         return None
     verbs = sorted({move.verb for move in moves})
     verb = verbs[int(rng.integers(len(verbs)))]
-    options = [move for move in moves if move.verb == verb]
-    sizes = np.array([len(move) for move in options], dtype=float)
-    move = options[int(rng.choice(len(options), p=sizes / sizes.sum()))]
-    return Action(verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices))
+    return draw_action([move for move in moves if move.verb == verb], rng)
+
+
+def draw_action(moves: Sequence[Move], rng: np.random.Generator) -> Action:
+    """Return one of all actions of `moves`, each as likely as any other; `moves` must hold at least one action."""
+    sizes = np.array([len(move) for move in moves], dtype=float)
+    move = moves[int(rng.choice(len(moves), p=sizes / sizes.sum()))]
+    return Action(move.verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices))
 
 
 def myopic(position: Position, rng: np.random.Generator) -> Action | None:

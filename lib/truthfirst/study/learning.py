@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
 import itertools
 import json
 import time
@@ -25,7 +24,7 @@ import pandas as pd
 
 from .. import paths
 from ..core_yaml import load_yaml
-from ..records import canonical_json, content_hash, write_atomic
+from ..records import canonical_json, content_hash, write_atomic, write_parquet
 from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
@@ -111,16 +110,16 @@ def tasks_of(cell: Cell) -> TaskSet:
 
 def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Result:
     """Train and measure one cell; a broken run goes on from its last checkpoint, a finished one is read back."""
-    from ..train.grpo import Trainer  # TRL loads slowly
-    from ..train.run import train
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / "cell.json", json.dumps(asdict(cell), indent=2, default=dict).encode())
     finished = folder / "finished.json"
-    base = str(checkpoints / cell.base)
-    model, tokenizer = load_policy(base)
     if not finished.exists():
+        from ..train.grpo import Trainer  # TRL loads slowly
+        from ..train.run import train
+
+        base = str(checkpoints / cell.base)
+        model, tokenizer = load_policy(base)
         worlds = instances(cell.families, cell.size, cell.held_out)
         before = evaluate(policy(model, tokenizer, "base", seed=cell.seed), worlds)
         began = time.perf_counter()
@@ -133,8 +132,8 @@ def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Re
         after = evaluate(player, worlds)
         origin, _ = load_policy(base)
         moved = divergence_frame(player, origin.eval(), worlds[:: max(1, len(worlds) // 60)])
-        pd.concat([before, after], ignore_index=True).to_parquet(folder / "scores.parquet", index=False)
-        moved.to_parquet(folder / "divergence.parquet", index=False)
+        write_parquet(folder / "scores.parquet", pd.concat([before, after], ignore_index=True))
+        write_parquet(folder / "divergence.parquet", moved)
         write_atomic(finished, json.dumps({"seconds": seconds}).encode())
     scores, moved = (pd.read_parquet(folder / f"{name}.parquet") for name in ("scores", "divergence"))
     seconds = json.loads(finished.read_text(encoding="utf-8"))["seconds"]
@@ -219,9 +218,7 @@ def add_rows(name: str, fresh: pd.DataFrame, folder: Path | None = None) -> None
     if path.exists():
         old = pd.read_parquet(path)
         fresh = pd.concat([old[~old["run"].isin(set(fresh["run"]))], fresh], ignore_index=True)
-    buffer = io.BytesIO()
-    fresh.to_parquet(buffer, index=False)
-    write_atomic(path, buffer.getvalue())
+    write_parquet(path, fresh)
 
 
 # --- what a study asks of the stored rows -------------------------------------------------------------------

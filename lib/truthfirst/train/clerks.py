@@ -24,7 +24,7 @@ import numpy as np
 from ..solvefirst.environment import Environment, InstanceEpisode
 from ..solvefirst.families.base import Action
 from ..solvefirst.realize.tools import Probe
-from ..solvefirst.references import POLICIES
+from ..solvefirst.references import POLICIES, draw_action
 from ..types import Form
 
 DONE = "Done."
@@ -100,22 +100,11 @@ def _careless(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator
         act(*episode.write(Probe(unknown[int(i)])))
     while not episode.done and rng.random() >= habits.leave:
         position = episode.position()
-        action = _any_action(episode, rng)
-        if action is None:
+        moves = [move for move in position.family.legal(position.public, position.state) if len(move)]
+        if not moves:
             return
-        name, arguments = episode.write(action)
+        name, arguments = episode.write(draw_action(moves, rng))
         numbers = [key for key, value in arguments.items() if isinstance(value, int)]
         if numbers and rng.random() < habits.fumble:
             arguments = arguments | {numbers[-1]: arguments[numbers[-1]] + int(rng.integers(5, 20))}
         act(name, arguments)
-
-
-def _any_action(episode: InstanceEpisode, rng: np.random.Generator) -> Action | None:
-    """Return a uniformly random permitted action; None when nothing is left to decide."""
-    position = episode.position()
-    moves = [move for move in position.family.legal(position.public, position.state) if len(move)]
-    if not moves:
-        return None
-    sizes = np.array([len(move) for move in moves], dtype=float)
-    move = moves[int(rng.choice(len(moves), p=sizes / sizes.sum()))]
-    return Action(move.verb, tuple(int(allowed[int(rng.integers(len(allowed)))]) for allowed in move.choices))

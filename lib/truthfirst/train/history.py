@@ -7,7 +7,6 @@ have is null.
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pandas as pd
 from transformers import ProgressCallback, TrainerCallback
 
-from ..records import RecordError, write_atomic
+from ..records import RecordError, write_parquet
 
 FILE = "metrics.parquet"
 
@@ -55,9 +54,7 @@ class History(TrainerCallback):
             number = float(value) if isinstance(value, int | float) else math.nan
             row[name] = number if math.isfinite(number) else None
         self.rows.append(row)
-        buffer = io.BytesIO()
-        pd.DataFrame(self.rows).to_parquet(buffer, index=False)
-        write_atomic(self.folder / FILE, buffer.getvalue())
+        write_parquet(self.folder / FILE, pd.DataFrame(self.rows))
 
 
 class Progress(ProgressCallback):

@@ -7,7 +7,6 @@ has a dozen tokens and a transcript fifty, and a mean over both would drown the 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch.utils.data import Dataset, Sampler
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from ..records import write_atomic
+from ..records import write_parquet
 from ..streams import stream
 
 
@@ -35,9 +34,7 @@ class Sample:
 def save_samples(path: Path, samples: Sequence[Sample]) -> None:
     """Write conversations to a file that `load_samples` reads."""
     table = pd.DataFrame([asdict(sample) for sample in samples])
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    write_atomic(path, buffer.getvalue())
+    write_parquet(path, table)
 
 
 def load_samples(path: Path) -> list[Sample]:

@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from tqdm.auto import tqdm
 from .. import paths
 from ..interrupts import INTERRUPTED, STOPPED, terminable
 from ..overlap import tokens
-from ..records import append_jsonl, content_hash, read_jsonl, write_atomic
+from ..records import append_jsonl, content_hash, read_jsonl, write_parquet
 from .contract import generator
 from .gates import qualify
 from .generators import GENERATORS
@@ -186,9 +185,7 @@ def main(arguments: list[str]) -> int:
             require_new(registered(name))
         except WorldError as error:  # too similar, or not to be made
             problems.append(str(error))
-    buffer = BytesIO()
-    frame.assign(failed=frame["failed"].map(json.dumps)).to_parquet(buffer, index=False)
-    write_atomic(options.out / "worlds.parquet", buffer.getvalue())
+    write_parquet(options.out / "worlds.parquet", frame.assign(failed=frame["failed"].map(json.dumps)))
     if "make_seconds" in frame:
         print(summary(frame).round(3).to_string())
     print("\n".join(problems[:20]) or f"{len(frame)} instances, nothing wrong")
