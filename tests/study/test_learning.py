@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pandas as pd
 import pytest
 
+from truthfirst.runs_grid import read_grid
+from truthfirst.runs_plan import plan_run
 from truthfirst.study import learning
 from truthfirst.train import tiny
 from truthfirst.train.base import BaseRecipe, make_tokenizer
@@ -106,17 +110,45 @@ def test_samples_to_reach_is_null_where_it_never_was() -> None:
     assert pd.isna(found.loc["y", "samples"])
 
 
-def test_every_cell_of_the_stored_grid_can_be_read() -> None:
-    cells = learning.read_grid(learning.paths.HOME / "data" / "grids" / "training.yaml")
-    assert len({cell.id for cell in cells}) == len(cells) == 3 + 18
+GRIDS = sorted(
+    path
+    for path in (learning.paths.HOME / "data" / "grids").glob("*.yaml")
+    if read_grid(path).notebook == "training_cell"
+)
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_every_cell_of_a_stored_grid_is_a_cell_of_its_own(path) -> None:
+    wanted = read_grid(path).cells
+    plans = [plan_run("training_cell", given) for given in wanted]  # every parameter exists and fits
+    fields = {field.name for field in dataclasses.fields(learning.Cell)}
+    cells = [learning.cell_of(**{k: v for k, v in p.parameters.items() if k in fields}) for p in plans]
+    assert len({cell.id for cell in cells}) == len(wanted)
     assert all(cell.plan.seed == cell.seed for cell in cells)
 
 
-def test_a_wrong_grid_names_what_is_wrong(tmp_path) -> None:
-    path = tmp_path / "grid.yaml"
-    path.write_text("s: {arms: [magic], seeds: [0], sizes: [nano]}")
-    with pytest.raises(ValueError, match="unknown arm 'magic'"):
-        learning.read_grid(path)
-    path.write_text("s: {arms: [outcome], seed: [0], sizes: [nano]}")
-    with pytest.raises(ValueError, match=r"unknown entries \['seed'\]"):
-        learning.read_grid(path)
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"arm": "magic"}, "unknown arm 'magic'"),
+        ({"arm": "outcome", "seeds": 3}, "cell: there is no 'seeds'"),
+        ({"arm": "outcome", "plan": {"step": 3}}, "plan: there is no 'step'"),
+    ],
+)
+def test_a_wrong_cell_names_what_is_wrong(given, named) -> None:
+    with pytest.raises(ValueError, match=named):
+        learning.cell_of(study="s", seed=0, **given)
+
+
+def test_a_cell_is_obtained_once(base, cell, result, tmp_path, monkeypatch) -> None:
+    calls = []
+    monkeypatch.setattr(learning, "run_cell", lambda *a, **k: calls.append(a) or result)
+    monkeypatch.setattr(learning, "WORK", tmp_path / "work")
+    monkeypatch.setattr(learning.paths, "STORED", tmp_path)
+    monkeypatch.setattr(learning.paths, "RESULTS", tmp_path)
+    assert learning.obtain(cell)
+    assert not learning.obtain(cell)
+    assert len(calls) == 1
+    assert set(learning.rows_of(cell, "training_scores")["form"]) == {"F", "I", "A"}
+    assert learning.obtain(cell, again=True)
+    assert len(calls) == 2

@@ -7,7 +7,7 @@ import torch
 
 from truthfirst.streams import stream
 from truthfirst.train.active import expected_waste, fitted_waste, informative, join, pass_counts
-from truthfirst.train.rollouts import score
+from truthfirst.train.rollouts import reward_function
 from truthfirst.types import Score
 
 
@@ -107,7 +107,7 @@ def test_groups_that_teach_nothing_are_refilled(trainer) -> None:
 
 def chance(environments: list, completions: list, **_) -> list[float]:
     """Reward what was pressed first, in one group of three; the episode tells the same."""
-    rewards = score(environments, completions)
+    rewards = reward_function("score")(environments, completions)
     for first in range(0, len(rewards), 4):
         group = [environments[row]._rollout for row in range(first, first + 4)]
         good = sum(len(r.episode.trace().turns) for r in group) % 3 == 0

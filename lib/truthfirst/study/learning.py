@@ -1,39 +1,39 @@
 """Training as an experiment: one cell is a policy trained from the base, and measured before and after.
 
-    cell = Cell(arm="outcome", seed=0)
-    result = run_cell(cell, folder)            # resumable; folder keeps checkpoints, metrics and the trained policy
-    store(result)                              # adds its rows to data/results/
+    cell = cell_of(study="learning", arm="outcome", seed=0, plan={"steps": 120})
+    obtain(cell)                               # train, measure and store it, unless it is stored; resumable
 
+A study is a grid of cells, each a run of notebooks/training_cell.ipynb: `make study GRID=data/grids/training.yaml`.
 Everything held out comes from the test stream, everything trained on from the train stream beyond what the base has
 seen. Base and trained policy play the same instances with the same draws, so that differences are paired.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import itertools
 import json
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 
 from .. import paths
-from ..core_yaml import load_yaml
 from ..records import canonical_json, content_hash, write_atomic, write_parquet
 from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
-from ..train.evaluate import evaluate, instances, policy
+from ..train.evaluate import episode_table, evaluate, instances, play, policy
 from ..train.history import read_history
 from ..train.plan import Plan
 from ..types import Form
 from .divergence import divergence_frame
+from .episodes import decisions
 
 CHECKPOINTS = paths.HOME / "data" / "checkpoints"
 WORK = (
@@ -44,12 +44,17 @@ MAIN, TRANSFER = (
     "training_transfer",
 )  # the main study, and the table of what it does to other families
 STEPS = 120  # optimizer steps of the stored main study
-ARMS: dict[str, tuple[Any, Any]] = {  # arm -> credit, baseline
-    "outcome": ("outcome", "turn"),
-    "progress": ("progress", "turn"),
-    "regret": ("regret", "turn"),
-    "regret, solver baseline": ("regret", "solver"),
-    "regret and probe credit": ("regret+credit", "turn"),
+ARMS: dict[str, dict[str, Any]] = {  # arm -> fields of the plan
+    "outcome": {},
+    "progress": {"credit": "progress"},
+    "regret": {"credit": "regret"},
+    "regret, solver baseline": {"credit": "regret", "baseline": "solver"},
+    "regret and probe credit": {"credit": "regret+credit"},
+    "active sampling": {"refills": 2},
+    "dppo": {"loss": "dppo"},
+    "reward not clipped": {"reward": "unclipped"},
+    "reward not normalised": {"reward": "utility"},
+    "advantage not scaled": {"scale": "none"},
 }
 
 
@@ -60,6 +65,9 @@ class Cell:
     study, arm   names under which the run is stored and drawn
     base         name of the checkpoint it starts from
     families     trained on, at `size` and in `forms`; every group is one instance
+    instances    different ones of each family to train on, again and again; None: a new one for every group
+    setter, domain
+                 who words the environments, and of which domain their passages are (None: of any)
     held_out     test instances of each family, for the scores before and after
     plan         how to train; its seed is the cell's
     """
@@ -71,6 +79,9 @@ class Cell:
     families: tuple[str, ...] = TRAINED
     size: str = "nano"
     forms: tuple[str, ...] = ("A", "I")
+    instances: int | None = None
+    setter: str = "terse"
+    domain: str | None = None
     held_out: int = 100
     plan: Plan = dataclasses.field(default_factory=Plan)
 
@@ -86,24 +97,30 @@ class Cell:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished cell leaves behind: metrics by step, held-out episodes, and divergence by token."""
+    """What a finished cell leaves behind: metrics by step, held-out episodes, their decisions, divergence by token."""
 
     cell: Cell
     history: pd.DataFrame
     scores: pd.DataFrame
+    decisions: pd.DataFrame
     divergence: pd.DataFrame
     seconds: float
 
 
 def tasks_of(cell: Cell) -> TaskSet:
-    """Return the rows that a cell trains on: as many different instances as the plan has groups."""
+    """Return the rows that a cell trains on."""
     wanted = -(-cell.plan.generations * cell.plan.groups // (len(cell.families) * len(cell.forms)))
-    worlds = {
-        canonical_json(world.recipe): world
-        for world in instances(
-            cell.families, cell.size, wanted, split="train", seed=cell.seed, first=UNTOUCHED
-        )
-    }
+    drawn = instances(
+        cell.families,
+        cell.size,
+        min(wanted, cell.instances or wanted),
+        split="train",
+        seed=cell.seed,
+        first=UNTOUCHED,
+        setter=cell.setter,
+        domain=cell.domain,
+    )
+    worlds = {canonical_json(world.recipe): world for world in drawn}
     keys = [(key, world.family_name) for key, world in worlds.items()]
     return task_set(keys, cell.forms, worlds.__getitem__, cache=len(keys))
 
@@ -120,8 +137,8 @@ def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Re
 
         base = str(checkpoints / cell.base)
         model, tokenizer = load_policy(base)
-        worlds = instances(cell.families, cell.size, cell.held_out)
-        before = evaluate(policy(model, tokenizer, "base", seed=cell.seed), worlds)
+        worlds = instances(cell.families, cell.size, cell.held_out, setter=cell.setter)
+        before = play(policy(model, tokenizer, "base", seed=cell.seed), worlds)
         began = time.perf_counter()
         trainer = Trainer(model, tokenizer, tasks_of(cell), cell.plan, folder / "steps")
         train(trainer, resume=True)
@@ -129,15 +146,18 @@ def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Re
         model.save_pretrained(folder / "policy")
         tokenizer.save_pretrained(folder / "policy")
         player = policy(model.eval(), tokenizer, "trained", seed=cell.seed)
-        after = evaluate(player, worlds)
+        episodes = before + play(player, worlds)
         origin, _ = load_policy(base)
         moved = divergence_frame(player, origin.eval(), worlds[:: max(1, len(worlds) // 60)])
-        write_parquet(folder / "scores.parquet", pd.concat([before, after], ignore_index=True))
+        write_parquet(folder / "scores.parquet", episode_table(episodes))
+        write_parquet(folder / "decisions.parquet", decisions((p.trace for p in episodes), losses=True))
         write_parquet(folder / "divergence.parquet", moved)
         write_atomic(finished, json.dumps({"seconds": seconds}).encode())
-    scores, moved = (pd.read_parquet(folder / f"{name}.parquet") for name in ("scores", "divergence"))
+    parts = {
+        name: pd.read_parquet(folder / f"{name}.parquet") for name in ("scores", "decisions", "divergence")
+    }
     seconds = json.loads(finished.read_text(encoding="utf-8"))["seconds"]
-    return Result(cell, read_history(folder / "steps"), scores, moved, seconds)
+    return Result(cell, read_history(folder / "steps"), **parts, seconds=seconds)
 
 
 # --- stored results ---------------------------------------------------------------------------------------
@@ -151,10 +171,16 @@ def labels(cell: Cell) -> dict[str, Any]:
         "seed": cell.seed,
         "base": cell.base,
         "size": cell.size,
+        "families_trained": "+".join(cell.families),
         "trained_forms": "".join(cell.forms),
+        "instances": cell.instances,
+        "setter": cell.setter,
+        "domain": cell.domain,
         "loss_kind": plan.loss,
         "credit": plan.credit,
         "baseline": plan.baseline,
+        "trained_reward": plan.reward,
+        "scaled": plan.scaled,
     }
 
 
@@ -203,7 +229,18 @@ def transfer(cell: Cell, folder: Path, number: int = 30, *, checkpoints: Path = 
     return frame.assign(role=[role(name) for name in frame["family"]])
 
 
-FILES = {"training": history_rows, "training_scores": score_rows, "training_divergence": divergence_rows}
+def decision_rows(result: Result) -> pd.DataFrame:
+    """Return the decisions of the held-out episodes in the forms that are played, with their regret."""
+    frame = result.decisions
+    return frame[frame["form"] != str(Form.WRITTEN)].assign(**labels(result.cell))
+
+
+FILES = {
+    "training": history_rows,
+    "training_scores": score_rows,
+    "training_decisions": decision_rows,
+    "training_divergence": divergence_rows,
+}
 
 
 def store(result: Result, folder: Path | None = None) -> None:
@@ -215,10 +252,12 @@ def store(result: Result, folder: Path | None = None) -> None:
 def add_rows(name: str, fresh: pd.DataFrame, folder: Path | None = None) -> None:
     """Add rows to a stored table, in the place of those of the same runs."""
     path = (folder or paths.RESULTS) / f"{name}.parquet"
-    if path.exists():
-        old = pd.read_parquet(path)
-        fresh = pd.concat([old[~old["run"].isin(set(fresh["run"]))], fresh], ignore_index=True)
-    write_parquet(path, fresh)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):  # cells of a grid finish side by side
+        if path.exists():
+            old = pd.read_parquet(path)
+            fresh = pd.concat([old[~old["run"].isin(set(fresh["run"]))], fresh], ignore_index=True)
+        write_parquet(path, fresh)
 
 
 # --- what a study asks of the stored rows -------------------------------------------------------------------
@@ -261,13 +300,13 @@ DECISIONS = {"nano": 4, "nano16": 16}  # of rationing, on which the study of cre
 def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd.DataFrame:
     """Return, for each run, the episodes drawn until the running mean of the score reached `level`; null if never."""
     rows = []
-    for (arm, decisions, seed), run in history.groupby(["arm", "decisions", "seed"], sort=False):
+    for (arm, length, seed), run in history.groupby(["arm", "decisions", "seed"], sort=False):
         form = str(run["trained_forms"].iloc[0])[0]
         mean = run.sort_values("step")[f"score/{form}"].rolling(window, min_periods=window).mean()
         reached = run.sort_values("step")["samples"][mean >= level]
         rows.append(
             {
-                "decisions": decisions,
+                "decisions": length,
                 "arm": arm,
                 "seed": seed,
                 "samples": int(reached.iloc[0]) if len(reached) else None,
@@ -278,75 +317,56 @@ def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd
     return table.sort_values(["decisions", "arm", "seed"], ignore_index=True)
 
 
-# --- grids ---------------------------------------------------------------------------------------------------
+# --- cells of studies ------------------------------------------------------------------------------------
 def example(preset: str, *, arm: str = "outcome", seed: int = 0) -> Cell:
     """Return the cell that notebook 04 trains: the stored grid's, cut to what the preset has time for."""
     short = {"smoke": (4, 8, 4, 6), "cpu": (40, 16, 16, 60), "gpu": (STEPS, 16, 16, 100)}
     if preset not in short:
         raise ValueError(f"unknown preset {preset!r}: choose one of {', '.join(short)}")
     steps, size, groups, held_out = short[preset]
-    credit, baseline = ARMS[arm]
-    plan = Plan(credit=credit, baseline=baseline, steps=steps, group_size=size, groups=groups, save_every=10)
-    return Cell(study=f"example-{preset}", arm=arm, seed=seed, held_out=held_out, plan=plan)
+    plan = {"steps": steps, "group_size": size, "groups": groups, "save_every": 10}
+    return cell_of(study=f"example-{preset}", arm=arm, seed=seed, held_out=held_out, plan=plan)
 
 
-def read_grid(path: Path) -> list[Cell]:
-    """Return the cells of a grid file: for every study its arms, seeds and what they share; see data/grids/."""
-    grid = load_yaml(path.read_text(encoding="utf-8"), str(path))
-    found = []
-    for study, stated in grid.items():
-        unknown = sorted(
-            set(stated) - {"arms", "seeds", "sizes", "base", "families", "forms", "held_out", "plan"}
-        )
-        if unknown:
-            raise ValueError(f"{path}: study {study!r} has unknown entries {unknown}")
-        for size, seed, arm in itertools.product(stated["sizes"], stated["seeds"], stated["arms"]):
-            if arm not in ARMS:
-                raise ValueError(f"{path}: unknown arm {arm!r}: choose one of {', '.join(ARMS)}")
-            credit, baseline = ARMS[arm]
-            found.append(
-                Cell(
-                    study=study,
-                    arm=arm,
-                    seed=seed,
-                    base=stated.get("base", "tiny-base"),
-                    families=tuple(stated.get("families", TRAINED)),
-                    size=size,
-                    forms=tuple(stated.get("forms", ("A", "I"))),
-                    held_out=stated.get("held_out", 100),
-                    plan=Plan(credit=credit, baseline=baseline, **stated.get("plan", {})),
-                )
-            )
-    return found
+def cell_of(
+    *, study: str, arm: str, seed: int, plan: Mapping[str, Any] | None = None, **options: Any
+) -> Cell:
+    """Return the cell that a grid names: an arm of ARMS, fields of `Cell`, and fields of the plan beside its credit.
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Train the cells of a grid that are not stored yet, one after the other; each is stored as it finishes."""
-    parser = argparse.ArgumentParser(prog="python -m truthfirst.study.learning", description=main.__doc__)
-    parser.add_argument("grid", type=Path, help="a YAML file such as data/grids/training.yaml")
-    parser.add_argument("--only", default="", help="cells whose name contains this text")
-    parser.add_argument(
-        "--part", default="1/1", help="i/n: every n-th cell, so that n processes share a grid"
+    Raises ValueError that names what does not exist.
+    """
+    if arm not in ARMS:
+        raise ValueError(f"unknown arm {arm!r}: choose one of {', '.join(ARMS)}")
+    for name, known in (("plan", Plan), ("cell", Cell)):
+        given = (plan or {}) if name == "plan" else options
+        fields = {field.name for field in dataclasses.fields(known)}
+        if unknown := sorted(set(given) - fields):
+            raise ValueError(f"{name}: there is no {unknown[0]!r}; choose among {', '.join(sorted(fields))}")
+    lists: dict[str, Any] = {name: tuple(options[name]) for name in ("families", "forms") if name in options}
+    return Cell(
+        study=study, arm=arm, seed=seed, plan=Plan(**{**ARMS[arm], **(plan or {})}), **(options | lists)
     )
-    parser.add_argument("--again", action="store_true", help="train stored cells again")
-    given = parser.parse_args(arguments)
-    part, parts = (int(text) for text in given.part.split("/"))
-    wanted = [cell for cell in read_grid(given.grid) if given.only in cell.id][part - 1 :: parts]
-    done = set() if given.again else set(stored("training").get("run", ()))
-    for cell in wanted:
-        if cell.id in done:
-            print(f"{cell.id}: stored")
-            continue
-        print(f"{cell.id}: training", flush=True)
-        try:
-            store(run_cell(cell, WORK / cell.id))
-            if cell.study == MAIN:
-                add_rows(TRANSFER, transfer(cell, WORK / cell.id))
-        except KeyboardInterrupt:
-            print(f"stopped in {cell.id}; the same command goes on from its last checkpoint")
-            return 130
-    return 0
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+def obtain(cell: Cell, *, others: int = 0, again: bool = False) -> bool:
+    """Train, measure and store a cell; return False where it is stored already.
+
+    others   instances of each family that it does not train on, to measure transfer; 0: none
+    again    forget what is stored and what was begun
+    """
+    folder = WORK / cell.id
+    if again:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif cell.id in set(stored("training").get("run", ())):
+        return False
+    result = run_cell(cell, folder)
+    if others:
+        add_rows(TRANSFER, transfer(cell, folder, others))
+    store(result)
+    return True
+
+
+def rows_of(cell: Cell, name: str) -> pd.DataFrame:
+    """Return the rows of one cell in a stored table."""
+    table = stored(name)
+    return table[table["run"] == cell.id] if len(table) else table

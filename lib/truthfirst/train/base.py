@@ -66,18 +66,29 @@ class BaseRecipe:
 
 
 # What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
-# not write down their plan learns to ask, but hardly to plan while it acts (LOG): hence two stages. tiny-long learns
+# not write down their plan learns to ask, but hardly to plan while it acts; and one that writes its plan badly after
+# asking sets the ceiling of all later training (LOG): hence three stages, of which the last is long. tiny-long learns
 # episodes of 16 decisions for the study of credit, in which every decision has to be thought out in its turn.
+FEW_OTHERS = tuple((family, size, min(number, 200)) for family, size, number in OTHERS)
 CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-written": BaseRecipe(habits=Habits(plans=False)),
-    "tiny-base": BaseRecipe(
+    "tiny-planned": BaseRecipe(
         instances=6_000,
-        others=tuple((family, size, min(number, 200)) for family, size, number in OTHERS),
+        others=FEW_OTHERS,
         weights={"F": 0.2, "I": 0.22, "A": 0.5, OTHER: 0.08},
         habits=Habits(careful=0.3),
         schedule=sft.Schedule(steps=1_300, learning_rate=7e-4),
         start="tiny-written",
         seed=1,
+    ),
+    "tiny-base": BaseRecipe(
+        instances=10_000,
+        others=FEW_OTHERS,
+        weights={"F": 0.2, "I": 0.35, "A": 0.4, OTHER: 0.05},
+        habits=Habits(careful=0.32),
+        schedule=sft.Schedule(steps=2_500, learning_rate=7e-4),
+        start="tiny-planned",
+        seed=3,
     ),
     "tiny-long": BaseRecipe(
         families=("rationing",),

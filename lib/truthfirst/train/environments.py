@@ -126,6 +126,19 @@ class Rollout:
         assert self._score is not None
         return self._score.reward
 
+    def earned(self, kind: str) -> float:
+        """Return what the finished episode earns in training; the kinds are those of `Plan.reward`.
+
+        A malformed answer earns what u0 would; a wing without utilities has its score alone.
+        """
+        assert self._score is not None
+        detail = self._score.detail
+        if kind == "score" or "u_zero" not in detail:
+            return self.reward
+        if kind == "unclipped":
+            return float(detail["unclipped"] or 0.0)
+        return float(detail["u_zero"] if detail["u"] is None else detail["u"])
+
     def record(self) -> dict[str, Any]:
         """Return what happened, as numbers: reward, calls, how many of them probed or were refused, and whether the
         episode came to its end (the policy did not leave it early).

@@ -7,16 +7,19 @@ plays the same ones, and a comparison of two frames is paired on (environment, f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from ..policies import Rules, Sampling, roll_out
+from ..policies.dialogue import rollout_of
 from ..policies.language import LanguagePolicy
 from ..solvefirst.candidates import Recipe, build_candidate
 from ..solvefirst.environment import Environment
-from ..types import Form
+from ..types import Form, Score, Trace
 
+CALL_MARK = "<tool_call>"  # what a call begins with in the tiny policy's chat template
 RULES = Rules(reminders=0, max_message_tokens=96, max_answer_tokens=192)  # a tiny policy has no more to say
 
 
@@ -29,13 +32,17 @@ def instances(
     seed: int = 0,
     first: int = 0,
     setter: str = "terse",
+    domain: str | None = None,
 ) -> list[Environment]:
-    """Return the first `number` instances of every family's stream, from index `first`, that have a reward scale."""
+    """Return the first `number` instances of every family's stream, from index `first`, that have a reward scale.
+
+    domain   of the corpus passage; None: each instance draws its own
+    """
     found = []
     for family in families:
         index, kept = first, 0
         while kept < number:
-            recipe = Recipe(family, size, seed=seed, index=index, split=split, setter=setter)
+            recipe = Recipe(family, size, seed=seed, index=index, split=split, setter=setter, domain=domain)
             environment = build_candidate(recipe)
             index += 1
             if environment.solution.span >= environment.solution.required_margin:
@@ -52,35 +59,89 @@ def policy(
     return LanguagePolicy(model, tokenizer, name, sampling=sampling, rules=RULES, seed=seed, slots=256)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One finished episode: its trace, its score, and which repetition of its instance it was."""
+
+    trace: Trace
+    score: Score
+    repetition: int
+
+
+def play(
+    player: LanguagePolicy,
+    environments: Sequence[Environment],
+    forms: Sequence[str] = tuple(Form),
+    n: int = 1,
+) -> list[Played]:
+    """Play every environment in every form `n` times."""
+    found = []
+    for form in forms:
+        episodes = [world.episode(form) for world in environments for _ in range(n)]
+        for number, trace in enumerate(roll_out(player, episodes)):
+            found.append(Played(trace, episodes[number].score(), number % n))
+    return found
+
+
 def evaluate(
     player: LanguagePolicy,
     environments: Sequence[Environment],
     forms: Sequence[str] = tuple(Form),
     n: int = 1,
 ) -> pd.DataFrame:
-    """Play every environment in every form `n` times; one row an episode.
+    """Play every environment in every form `n` times; one row an episode, see `episode_table`."""
+    return episode_table(play(player, environments, forms, n))
 
-    Columns: policy, family, environment, form, seed, reward, probes (new figures asked for), probes_possible, turns,
-    refused, stop.
+
+def episode_table(episodes: Sequence[Played]) -> pd.DataFrame:
+    """Return one row an episode.
+
+    Columns: policy, family, environment, form, seed, reward, probes (new figures asked for), probes_possible,
+    probes_first (of them, before the first decision), planned (something was written before the first decision),
+    turns, refused, stop.
     """
     rows = []
-    for form in forms:
-        episodes = [world.episode(form) for world in environments for _ in range(n)]
-        for number, trace in enumerate(roll_out(player, episodes)):
-            score = episodes[number].score()
-            rows.append(
-                {
-                    "policy": player.name,
-                    "family": trace.header["family"],
-                    "environment": trace.header["environment"],
-                    "form": str(form),
-                    "seed": number % n,
-                    "reward": score.reward,
-                    "probes": score.detail["probes_new"],
-                    "probes_possible": score.detail["probes_possible"],
-                    "turns": score.detail["turns"],
-                    "refused": score.detail["refused"],
-                    "stop": str(trace.stop),
-                }
-            )
+    for played in episodes:
+        header, detail = played.trace.header, played.score.detail
+        rows.append(
+            {
+                "policy": header["policy"],
+                "family": header["family"],
+                "environment": header["environment"],
+                "form": str(header["form"]),
+                "seed": played.repetition,
+                "reward": played.score.reward,
+                "probes": detail["probes_new"],
+                "probes_possible": detail["probes_possible"],
+                "probes_first": probes_before_deciding(played.trace),
+                "planned": planned(played.trace),
+                "turns": detail["turns"],
+                "refused": detail["refused"],
+                "stop": str(played.trace.stop),
+            }
+        )
     return pd.DataFrame(rows)
+
+
+def _first_decision(trace: Trace) -> int:
+    """Return the index of the first decision, or the number of turns where there is none."""
+    return next((turn.index for turn in trace.turns if turn.kind == "decision"), len(trace.turns))
+
+
+def probes_before_deciding(trace: Trace) -> int:
+    """Return how many new figures were asked for before the first decision."""
+    before = trace.turns[: _first_decision(trace)]
+    return sum(
+        turn.kind == "probe" and turn.status == "ok" and turn.detail.get("new", False) for turn in before
+    )
+
+
+def planned(trace: Trace) -> bool:
+    """Say whether the policy wrote anything beside its calls up to the message of its first decision."""
+    decision = _first_decision(trace)
+    messages = (rollout_of(trace) or {}).get("messages") or ()
+    return any(
+        message["turns"][0] <= decision and message["text"].partition(CALL_MARK)[0].strip()
+        for message in messages
+        if message["turns"][1]
+    )

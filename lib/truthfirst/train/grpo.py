@@ -110,7 +110,7 @@ class Trainer(RolloutTrainer):
         spare: list[tuple[dict[str, Any], range]] = []
         drawn, useful = list(rollouts), 0
         for number in range(self.plan.refills + 1):
-            rewards = torch.tensor([rollout.reward for rollout in rollouts])
+            rewards = torch.tensor([rollout.earned(self.plan.reward) for rollout in rollouts])
             values = rewards if self.plan.credit == "outcome" else batch["advantages"]
             teaches = active.informative(values, size)
             self._passes.extend(active.pass_counts(rewards, size) or [])

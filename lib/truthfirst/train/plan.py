@@ -27,6 +27,7 @@ Loss = Literal["grpo", "dppo"]
 Credit = Literal["outcome", "progress", "regret", "regret+credit", "direct-additive"]
 Baseline = Literal["turn", "pooled", "solver"]
 Scale = Literal["auto", "group", "none"]
+Reward = Literal["score", "unclipped", "utility"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -46,6 +47,8 @@ class Plan:
     warmup             of them, while the learning rate rises to `learning_rate`; it is constant then
     scale              advantages divided by the group's standard deviation or not; auto: not with dppo
     per_token          TRL's way to add the tokens up: dapo weighs all tokens of a generation alike
+    reward             what an outcome is worth: score, in [0, 1]; unclipped, (u - u0) / (u* - u0); utility, u itself
+                       (ablations: losses count too, and every instance has its own scale)
     refills            rounds in which zero-variance groups may be drawn again, 0 for none (active sampling)
     answer_tokens, message_tokens, episode_tokens
                        limits of an answer in form F, of one message, and of all that follows the prompt
@@ -60,6 +63,7 @@ class Plan:
     credit: Credit = "outcome"
     baseline: Baseline = "turn"
     scale: Scale = "auto"
+    reward: Reward = "score"
     group_size: int = 16
     groups: int = 16
     updates: int = 2
@@ -90,6 +94,7 @@ class Plan:
             ("credit", Credit),
             ("baseline", Baseline),
             ("scale", Scale),
+            ("reward", Reward),
             ("precision", Precision),
         ):
             if getattr(self, name) not in get_args(choices):
@@ -124,6 +129,10 @@ class Plan:
             raise PlanError(f"baseline = {self.baseline!r} needs credit progress, regret or regret+credit")
         if self.baseline == "solver" and not self.credit.startswith("regret"):
             raise PlanError(f"baseline = 'solver' needs credit regret or regret+credit, not {self.credit!r}")
+        if self.reward != "score" and self.credit != "outcome":
+            raise PlanError(
+                f"reward = {self.reward!r} is for credit outcome: {self.credit!r} has rewards of its own"
+            )
         if self.loss == "dppo" and self.scale == "group":
             raise PlanError(
                 "loss = 'dppo' centres advantages and does not scale them: use scale 'auto' or 'none'"

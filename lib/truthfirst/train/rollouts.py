@@ -21,7 +21,7 @@ have, and no draw is used twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,19 @@ class RowIds(list[int]):
         return RowIds(super().__add__(other), self.row, self.opening)
 
 
-def score(environments: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float]:
-    """TRL's reward function: the score of each rollout's episode; in form F the last message is the answer."""
-    return [
-        environment._rollout.finish(last_message(messages)).reward
-        for environment, messages in zip(environments, completions, strict=True)
-    ]
+def reward_function(kind: str) -> Callable[..., list[float]]:
+    """Return TRL's reward function: what each finished episode earns; in form F the last message is the answer.
+
+    kind   `Plan.reward`
+    """
+
+    def score(environments: Sequence[Any], completions: Sequence[Any], **_: Any) -> list[float]:
+        rollouts = [environment._rollout for environment in environments]
+        for rollout, messages in zip(rollouts, completions, strict=True):
+            rollout.finish(last_message(messages))
+        return [rollout.earned(kind) for rollout in rollouts]
+
+    return score
 
 
 def last_message(messages: Sequence[dict[str, Any]]) -> str:
@@ -95,7 +102,7 @@ class RolloutTrainer(GRPOTrainer):
         order = row_order(len(tasks.rows), plan.generations * plan.groups, plan.seed)
         super().__init__(
             model=model,
-            reward_funcs=[score],
+            reward_funcs=[reward_function(plan.reward)],
             args=GRPOConfig(**plan.arguments(output, tasks.turn_budget)),
             train_dataset=Dataset.from_list([tasks.rows[i] for i in order]),
             processing_class=tokenizer,
