@@ -24,6 +24,7 @@ from filelock import FileLock
 
 from .. import paths
 from ..records import canonical_json, content_hash, write_atomic, write_parquet
+from ..solvefirst.environment import Environment
 from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
@@ -65,6 +66,7 @@ class Cell:
     study, arm   names under which the run is stored and drawn
     base         name of the checkpoint it starts from
     families     trained on, at `size` and in `forms`; every group is one instance
+    growing      sizes to train on instead, smallest first, one after the other as the plan's curriculum says
     instances    different ones of each family to train on, again and again; None: a new one for every group
     setter, domain
                  who words the environments, and of which domain their passages are (None: of any)
@@ -78,6 +80,7 @@ class Cell:
     base: str = "tiny-base"
     families: tuple[str, ...] = TRAINED
     size: str = "nano"
+    growing: tuple[str, ...] = ()
     forms: tuple[str, ...] = ("A", "I")
     instances: int | None = None
     setter: str = "terse"
@@ -108,21 +111,28 @@ class Result:
 
 
 def tasks_of(cell: Cell) -> TaskSet:
-    """Return the rows that a cell trains on."""
+    """Return the rows that a cell trains on, each with the level of its size."""
+    sizes = cell.growing or (cell.size,)
     wanted = -(-cell.plan.generations * cell.plan.groups // (len(cell.families) * len(cell.forms)))
-    drawn = instances(
-        cell.families,
-        cell.size,
-        min(wanted, cell.instances or wanted),
-        split="train",
-        seed=cell.seed,
-        first=UNTOUCHED,
-        setter=cell.setter,
-        domain=cell.domain,
-    )
-    worlds = {canonical_json(world.recipe): world for world in drawn}
+    worlds: dict[str, Environment] = {}
+    levels: dict[str, int] = {}
+    for level, size in enumerate(sizes):
+        drawn = instances(
+            cell.families,
+            size,
+            min(wanted, cell.instances or wanted),
+            split="train",
+            seed=cell.seed,
+            first=UNTOUCHED,
+            setter=cell.setter,
+            domain=cell.domain,
+        )
+        found = {canonical_json(world.recipe): world for world in drawn}
+        worlds |= found
+        levels |= dict.fromkeys(found, level)
     keys = [(key, world.family_name) for key, world in worlds.items()]
-    return task_set(keys, cell.forms, worlds.__getitem__, cache=len(keys))
+    tasks = task_set(keys, cell.forms, worlds.__getitem__, cache=len(keys))
+    return dataclasses.replace(tasks, rows=[row | {"level": levels[row["instance"]]} for row in tasks.rows])
 
 
 def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Result:
@@ -171,6 +181,7 @@ def labels(cell: Cell) -> dict[str, Any]:
         "seed": cell.seed,
         "base": cell.base,
         "size": cell.size,
+        "growing": "+".join(cell.growing),
         "families_trained": "+".join(cell.families),
         "trained_forms": "".join(cell.forms),
         "instances": cell.instances,
@@ -342,7 +353,9 @@ def cell_of(
         fields = {field.name for field in dataclasses.fields(known)}
         if unknown := sorted(set(given) - fields):
             raise ValueError(f"{name}: there is no {unknown[0]!r}; choose among {', '.join(sorted(fields))}")
-    lists: dict[str, Any] = {name: tuple(options[name]) for name in ("families", "forms") if name in options}
+    lists: dict[str, Any] = {
+        name: tuple(options[name]) for name in ("families", "forms", "growing") if name in options
+    }
     return Cell(
         study=study, arm=arm, seed=seed, plan=Plan(**{**ARMS[arm], **(plan or {})}), **(options | lists)
     )

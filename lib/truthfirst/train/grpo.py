@@ -29,6 +29,7 @@ from transformers import PrinterCallback, ProgressCallback
 from ..streams import stream
 from . import active, dppo
 from .credit import reward_kind, token_advantages
+from .curriculum import COLUMN, Curriculum
 from .environments import Rollout, TaskSet
 from .history import History, Progress
 from .plan import Plan, PlanError
@@ -60,6 +61,10 @@ class Trainer(RolloutTrainer):
         if not self.args.disable_tqdm:
             self.remove_callback(ProgressCallback)
             self.add_callback(Progress())
+        self._curriculum: Curriculum | None = None
+        if plan.curriculum:
+            self._curriculum = Curriculum(tasks.rows, plan.curriculum, plan.seed, output)
+            self.add_callback(self._curriculum)
         self._held: tuple[Any, ...] | None = None
         self._passes: deque[int] = deque(maxlen=PASS_WINDOW)
         self._last: tuple[float, float] | None = (
@@ -73,10 +78,20 @@ class Trainer(RolloutTrainer):
     # --- credit and active sampling -------------------------------------------------------------------
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         begin = time.perf_counter()
+        grows = self._curriculum if self.model.training else None
+        if grows is not None:
+            groups = len(inputs) // self.num_generations
+            address = (int(self.state.global_step), int(self.accelerator.process_index))
+            inputs = grows.draw(groups, self.num_generations, address)
         batch, rollouts = self._scored(inputs)
         if self.model.training and self.plan.refills:
             batch, rollouts = self._refilled(batch, rollouts)
         self._note(rollouts, begin)
+        if grows is not None:
+            everyone = gather_object([rollout.reward for rollout in rollouts])
+            self._metrics["train"]["curriculum/level"].append(grows.level)
+            self._metrics["train"][COLUMN].append(sum(everyone) / len(everyone))
+            grows.scores.append(sum(everyone) / len(everyone))
         return batch
 
     def _scored(self, inputs: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Rollout]]:

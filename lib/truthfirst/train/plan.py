@@ -46,6 +46,7 @@ class Plan:
     steps              optimizer steps in all
     warmup             of them, while the learning rate rises to `learning_rate`; it is constant then
     scale              advantages divided by the group's standard deviation or not; auto: not with dppo
+    curriculum         mean score from which on rows of the next level are drawn (`curriculum.py`); 0: all rows in turn
     per_token          TRL's way to add the tokens up: dapo weighs all tokens of a generation alike
     reward             what an outcome is worth: score, in [0, 1]; unclipped, (u - u0) / (u* - u0); utility, u itself
                        (ablations: losses count too, and every instance has its own scale)
@@ -75,6 +76,7 @@ class Plan:
     temperature: float = 1.0
     seed: int = 0
     refills: int = 0
+    curriculum: float = 0.0
     per_token: str = "dapo"
     variation: float = 0.1
     answer_tokens: int = 192
@@ -119,6 +121,10 @@ class Plan:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise PlanError(f"{name} = {value!r}: give an integer of at least {least}")
+        if not 0 <= self.curriculum < 1:
+            raise PlanError(f"curriculum = {self.curriculum!r}: give a score between 0 and 1, or 0 for none")
+        if self.curriculum and self.refills:
+            raise PlanError("curriculum and refills exclude each other: refills draw from all rows alike")
         if self.save_every % self.updates:
             better = -(-self.save_every // self.updates) * self.updates
             raise PlanError(
