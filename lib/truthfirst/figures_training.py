@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 
 from .figure_style import BLACK, BLUE, FORM_COLOURS, FORM_NAMES, GREEN, GREY, ORANGE, PINK, RED, SKY, canvas
 from .study.stats import bootstrap_mean
+from .study.transfer import ROLE_ORDER
+from .study.transfer import SOURCE as SOURCE_GAIN
 
 SOURCE = {"F": (0.962, 0.992), "I": (0.231, 0.875), "A": (0.204, 0.815)}  # base, trained: VHD-Play
 SOURCE_DIVERGENCE = 0.089  # nats an assistant token: VHD-Play
@@ -183,20 +185,16 @@ def divergence(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-SOURCE_GAINS = {"trained": "+0.56", "near": "+0.63", "far": "+0.24, +0.16", "unseen": "8 of 8 up"}  # VHD-Play
-
-
 def transfer(frame: pd.DataFrame) -> Figure:
     """Agentic score of base and trained policy on every family, by its role; form F of the base as a mark.
 
     frame: training_scores.parquet and training_transfer.parquet, one arm.
     """
-    order = ["trained", "near", "far", "unseen"]
     table = frame[["role", "family"]].drop_duplicates()
-    rows = table.sort_values("role", key=lambda column: column.map(order.index), kind="stable")
+    rows = table.sort_values("role", key=lambda column: column.map(ROLE_ORDER.index), kind="stable")
     figure, axes = canvas(1, 1, 7.4, 0.27 * len(rows) + 1.4)
     axis = axes[0][0]
-    for y, (part, family) in enumerate(zip(rows["role"], rows["family"], strict=True)):
+    for y, (part, family) in enumerate(zip(map(str, rows["role"]), rows["family"], strict=True)):
         mine = frame[frame["family"] == family]
         means = []
         for name, colour, marker in (("base", GREY, "o"), ("trained", GREEN, "D")):
@@ -218,12 +216,39 @@ def transfer(frame: pd.DataFrame) -> Figure:
         axis.plot(written, y, "|", color=BLUE, ms=9, label="base, form F" if y == 0 else None)
         axis.text(1.04, y, f"{means[1] - means[0]:+.2f}", va="center", fontsize=8)
         if part != (rows["role"].iloc[y - 1] if y else None):
-            axis.text(1.16, y, f"{part} (source: {SOURCE_GAINS[part]})", va="center", fontsize=8)
+            axis.text(1.16, y, f"{part} (source: {SOURCE_GAIN[part]})", va="center", fontsize=8)
     axis.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows["family"]])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_xlabel("score, mean and 95% interval over seeds and instances")
     axis.legend(ncols=3, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    return figure
+
+
+ROLE_COLOURS = {"trained": GREEN, "near": ORANGE, "far": BLUE, "unseen": GREY}
+
+
+def competence(frame: pd.DataFrame) -> Figure:
+    """Agentic gain of every family by what the base can do written out; intervals paired on instances.
+
+    frame: the table `competence` of study/transfer.py.
+    """
+    figure, axes = canvas(1, 1, 6.2, 3.8)
+    axis = axes[0][0]
+    axis.axhline(0, color=BLACK, lw=0.8)
+    for role in ROLE_ORDER:
+        rows, colour = frame[frame["role"] == role], ROLE_COLOURS[role]
+        axis.vlines(rows["written"], rows["low"], rows["high"], color=colour, lw=1, alpha=0.7)
+        axis.plot(
+            rows["written"], rows["gain"], "o", color=colour, ms=6, label=f"{role} ({len(rows)} families)"
+        )
+    limits = [0, 1]
+    axis.plot(limits, limits, color=GREY, lw=0.8, ls=":")
+    axis.text(0.62, 0.66, "a gain as large as F", rotation=28, fontsize=7, color=GREY)
+    axis.set_xlim(-0.02, 1.02)
+    axis.set_xlabel("base, written out (form F), mean score")
+    axis.set_ylabel("gain in form A by training on three families")
+    axis.legend(fontsize=8, loc="upper left")
     return figure
 
 
@@ -233,4 +258,5 @@ FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "credit": credit,
     "divergence": divergence,
     "transfer": transfer,
+    "competence": competence,
 }

@@ -29,18 +29,23 @@ TIME_LIMIT = 60.0  # seconds; every model of ours takes well under one
 
 
 def solve_model(
-    problem: pulp.LpProblem, solver: SolverName | None = None, time_limit: float = TIME_LIMIT
+    problem: pulp.LpProblem,
+    solver: SolverName | None = None,
+    time_limit: float = TIME_LIMIT,
+    *,
+    interior: bool = False,
 ) -> float:
     """Solve a PuLP model to proven optimality and return its objective value.
 
     solver       "highs" (in process) or "cbc"; by default HiGHS where it is installed, else CBC
     time_limit   seconds
+    interior     let HiGHS use its interior point method with crossover, which large linear programs are faster with
 
     Raises SolverTimeout at the time limit, SolverError for any other status but optimal.
     """
     name = solver or ("highs" if pulp.HiGHS().available() else "cbc")
     started = time.monotonic()
-    problem.solve(_engine(name, time_limit))
+    problem.solve(_engine(name, time_limit, interior))
     status = pulp.LpStatus.get(problem.status, str(problem.status))
     if problem.status == pulp.LpStatusOptimal and problem.sol_status == pulp.LpSolutionOptimal:
         return float(pulp.value(problem.objective) or 0.0)
@@ -49,10 +54,11 @@ def solve_model(
     raise SolverError(problem.name, name, status)
 
 
-def _engine(name: str, time_limit: float) -> pulp.LpSolver:
+def _engine(name: str, time_limit: float, interior: bool) -> pulp.LpSolver:
     if name == "highs":
         _hush_highs()
-        return pulp.HiGHS(msg=False, gapRel=0.0, timeLimit=time_limit)
+        more = {"solver": "ipm"} if interior else {}
+        return pulp.HiGHS(msg=False, gapRel=0.0, timeLimit=time_limit, **more)
     if name == "cbc":
         bundled = hasattr(pulp, "PULP_CBC_CMD")  # PuLP 4 bundles no CBC
         command = pulp.PULP_CBC_CMD if bundled else pulp.COIN_CMD

@@ -29,7 +29,7 @@ from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
-from ..train.evaluate import episode_table, evaluate, instances, play, policy
+from ..train.evaluate import compare, episode_table, instances, play, policy
 from ..train.history import read_history
 from ..train.plan import Plan
 from ..types import Form
@@ -205,8 +205,7 @@ def history_rows(result: Result) -> pd.DataFrame:
 
 def score_rows(result: Result) -> pd.DataFrame:
     """Return the held-out episodes of base and trained policy with the role of each family."""
-    frame = result.scores.assign(**labels(result.cell))
-    return frame.assign(role=[role(name) for name in frame["family"]])
+    return with_roles(result.scores.assign(**labels(result.cell)))
 
 
 def divergence_rows(result: Result) -> pd.DataFrame:
@@ -224,20 +223,18 @@ def stored(name: str) -> pd.DataFrame:
     return pd.read_parquet(path) if path.exists() else pd.DataFrame()
 
 
-def transfer(cell: Cell, folder: Path, number: int = 30, *, checkpoints: Path = CHECKPOINTS) -> pd.DataFrame:
-    """Return held-out episodes of base and trained policy of a finished cell on the families it did not train on.
-
-    number   instances of each family, played in the forms F and A with the same draws by both policies
-    """
+def transfer_rows(cell: Cell, folder: Path, number: int, *, checkpoints: Path = CHECKPOINTS) -> pd.DataFrame:
+    """Return held-out episodes of base and trained policy of a finished cell on the families it did not train on."""
     others = [name for name in FAMILIES if name not in cell.families]
     worlds = instances(others, cell.size, number)
-    parts = []
-    for name, path in (("base", checkpoints / cell.base), ("trained", Path(folder) / "policy")):
-        model, tokenizer = load_policy(str(path))
-        player = policy(model.eval(), tokenizer, name, seed=cell.seed)
-        parts.append(evaluate(player, worlds, (Form.WRITTEN, Form.AGENTIC)))
-    frame = pd.concat(parts, ignore_index=True).assign(**labels(cell))
-    return frame.assign(role=[role(name) for name in frame["family"]])
+    forms = (Form.WRITTEN, Form.AGENTIC)
+    frame = compare(checkpoints / cell.base, Path(folder) / "policy", worlds, forms, seed=cell.seed)
+    return with_roles(frame.assign(**labels(cell)))
+
+
+def with_roles(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Add the role of each family."""
+    return episodes.assign(role=[role(name) for name in episodes["family"]])
 
 
 def decision_rows(result: Result) -> pd.DataFrame:
@@ -305,7 +302,7 @@ def with_decisions(history: pd.DataFrame) -> pd.DataFrame:
     return history.assign(decisions=history["size"].map(DECISIONS))
 
 
-DECISIONS = {"nano": 4, "nano16": 16}  # of rationing, on which the study of credit is run
+DECISIONS = {"nano": 4, "nano8": 8, "nano12": 12, "nano16": 16}  # of rationing, in studies of horizon
 
 
 def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd.DataFrame:
@@ -374,7 +371,7 @@ def obtain(cell: Cell, *, others: int = 0, again: bool = False) -> bool:
         return False
     result = run_cell(cell, folder)
     if others:
-        add_rows(TRANSFER, transfer(cell, folder, others))
+        add_rows(TRANSFER, transfer_rows(cell, folder, others))
     store(result)
     return True
 

@@ -68,7 +68,7 @@ class BaseRecipe:
 # What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
 # not write down their plan learns to ask, but hardly to plan while it acts; and one that writes its plan badly after
 # asking sets the ceiling of all later training (LOG): hence three stages, of which the last is long. tiny-long learns
-# episodes of 16 decisions for the study of credit, in which every decision has to be thought out in its turn.
+# episodes of 4 to 16 decisions for studies of horizon, in which every decision has to be thought out in its turn.
 FEW_OTHERS = tuple((family, size, min(number, 200)) for family, size, number in OTHERS)
 CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-written": BaseRecipe(habits=Habits(plans=False)),
@@ -93,12 +93,12 @@ CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-long": BaseRecipe(
         families=("rationing",),
         size="nano16",
-        instances=5_000,
-        others=(("rationing", "nano", 1_000),),
-        weights={"F": 0.4, "I": 0.35, "A": 0.1, OTHER: 0.15},
+        instances=4_000,
+        others=tuple(("rationing", size, 1_500) for size in ("nano", "nano8", "nano12")),
+        weights={"F": 0.35, "I": 0.25, "A": 0.1, OTHER: 0.3},
         habits=Habits(plans=False),
-        schedule=sft.Schedule(steps=900, learning_rate=7e-4),
-        start="tiny-written",
+        schedule=sft.Schedule(steps=700, learning_rate=7e-4),
+        start="tiny-base",
         seed=2,
     ),
 }

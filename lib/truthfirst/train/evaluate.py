@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,7 @@ from ..policies.language import LanguagePolicy
 from ..solvefirst.candidates import Recipe, build_candidate
 from ..solvefirst.environment import Environment
 from ..types import Form, Score, Trace
+from .checks import load_policy
 
 CALL_MARK = "<tool_call>"  # what a call begins with in the tiny policy's chat template
 RULES = Rules(reminders=0, max_message_tokens=96, max_answer_tokens=192)  # a tiny policy has no more to say
@@ -91,6 +93,22 @@ def evaluate(
 ) -> pd.DataFrame:
     """Play every environment in every form `n` times; one row an episode, see `episode_table`."""
     return episode_table(play(player, environments, forms, n))
+
+
+def compare(
+    base: str | Path,
+    trained: str | Path,
+    environments: Sequence[Environment],
+    forms: Sequence[str] = tuple(Form),
+    *,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Let two checkpoints play the same episodes with the same draws; policies are called base and trained."""
+    parts = []
+    for name, path in (("base", base), ("trained", trained)):
+        model, tokenizer = load_policy(str(Path(path).expanduser()))
+        parts.append(evaluate(policy(model.eval(), tokenizer, name, seed=seed), environments, forms))
+    return pd.concat(parts, ignore_index=True)
 
 
 def episode_table(episodes: Sequence[Played]) -> pd.DataFrame:
