@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.transforms import Transform
 
-from .figure_style import BLACK, FORM_COLOURS, FORM_NAMES, GREY, canvas
+from .figure_style import BLACK, BLUE, FORM_COLOURS, FORM_NAMES, GREEN, GREY, ORANGE, canvas
 from .study.ablations import REFERENCE
+from .study.scaling import SOURCE_GAINS
 
 
 def ablations(frame: pd.DataFrame) -> Figure:
@@ -52,9 +56,109 @@ def _label(form: str, y: int, reference: pd.Series) -> str | None:
     return f"{FORM_NAMES[form]} (reference {reference[form]:.2f})" if y == 0 else None
 
 
-def _beside(axis):  # type: ignore[no-untyped-def]
+def _beside(axis: Axes) -> Transform:
     """Coordinates with x in parts of the axis and y in data."""
     return axis.get_yaxis_transform()
 
 
-FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {"ablations": ablations}
+PANEL_TITLES = {
+    "score": "(u − u0) / (u* − u0), tight budget; below −0.5 not drawn",
+    "turns": "decisions and hidden figures",
+    "solver": "solver, milliseconds",
+    "yield": "candidates admitted",
+}
+LINES = ("-", "--", ":")
+SERIES_COLOURS = {"random": GREY, "myopic": ORANGE, "asks all it can": BLUE, "best script": GREEN}
+SHAPES = {"small": "small\n6×5", "huge": "huge\n11×11"}
+
+
+def scaling(frame: pd.DataFrame) -> Figure:
+    """What grows with size: scores of scripted policies, turns, solver time and the setter's yield.
+
+    frame: the table `by_size` of study/scaling.py.
+    """
+    sizes = list(dict.fromkeys(frame["size"]))
+    families = [name for name in dict.fromkeys(frame["family"]) if name != "all"]
+    figure, axes = canvas(2, 2, 8.4, 5.6)
+    for axis, (panel, title) in zip(axes.flat, PANEL_TITLES.items(), strict=True):
+        own = frame[frame["panel"] == panel]
+        for (family, series), rows in own.groupby(["family", "series"], sort=False):
+            by = rows.set_index("size").reindex(sizes)
+            colour = SERIES_COLOURS.get(str(series), BLACK)
+            style = LINES[families.index(str(family)) % len(LINES)] if family in families else "-"
+            axis.plot(sizes, by["mean"], style, color=colour, marker="o", ms=3.5, lw=1.4)
+            axis.fill_between(
+                sizes, by["low"].astype(float), by["high"].astype(float), color=colour, alpha=0.12, lw=0
+            )
+        axis.set_title(title, fontsize=9)
+        if panel == "score":
+            axis.axhline(0, color=BLACK, lw=0.8)
+        axis.set_ylim(*{"score": (-0.5, 1.02), "yield": (0.9, 1.005)}.get(panel, (0, None)))
+        axis.set_xticks(range(len(sizes)), [SHAPES.get(size, size) for size in sizes])
+    handles = [
+        Line2D([], [], color=colour, marker="o", ms=3.5, label=name)
+        for name, colour in SERIES_COLOURS.items()
+    ]
+    handles += [
+        Line2D([], [], color=BLACK, ls=style, label=name.replace("_", " "))
+        for name, style in zip(families, LINES, strict=False)
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
+    return figure
+
+
+def scaling_policies(frame: pd.DataFrame) -> Figure:
+    """Base and trained policy at each size, the gain, and the curriculum beside the fixed size.
+
+    frame: the table `trained_by_size` of study/scaling.py.
+    """
+    figure, axes = canvas(1, 2, 8.4, 3.6)
+    fixed, grown = frame[frame["growing"] == ""], frame[frame["growing"] != ""]
+    score, gain = axes[0]
+    for name, colour in (("base", GREY), ("trained", GREEN)):
+        score.plot(fixed["decisions"], fixed[name], "o-", color=colour, label=name)
+    score.plot(grown["decisions"], grown["trained"], "D", color=ORANGE, ms=7, label="trained by a curriculum")
+    score.set_ylabel("score, form A")
+    score.set_ylim(0, 1.02)
+    score.legend(fontsize=8)
+    error = [fixed["gain"] - fixed["low"], fixed["high"] - fixed["gain"]]
+    gain.errorbar(
+        fixed["decisions"], fixed["gain"], yerr=error, fmt="o-", color=GREEN, capsize=3, label="fixed size"
+    )
+    if len(grown):
+        error = [grown["gain"] - grown["low"], grown["high"] - grown["gain"]]
+        gain.errorbar(
+            grown["decisions"],
+            grown["gain"],
+            yerr=error,
+            fmt="D",
+            color=ORANGE,
+            capsize=3,
+            label="curriculum",
+        )
+    places = fixed["decisions"].iloc[: len(SOURCE_GAINS)]
+    if len(places) == len(SOURCE_GAINS):
+        gain.plot(
+            places,
+            SOURCE_GAINS,
+            "D",
+            mfc="none",
+            mec=BLACK,
+            ms=6,
+            ls="none",
+            label="source, 6×5 to 11×11\n(another experiment)",
+        )
+    gain.set_ylabel("gain by training, 95% interval")
+    gain.axhline(0, color=BLACK, lw=0.8)
+    gain.legend(fontsize=8)
+    for axis in (score, gain):
+        axis.set_xlabel("decisions an episode")
+        axis.set_xticks(fixed["decisions"])
+    return figure
+
+
+FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {
+    "ablations": ablations,
+    "scaling": scaling,
+    "scaling_policies": scaling_policies,
+}

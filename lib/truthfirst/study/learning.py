@@ -44,7 +44,7 @@ MAIN, TRANSFER = (
     "learning",
     "training_transfer",
 )  # the main study, and the table of what it does to other families
-STEPS = 120  # optimizer steps of the stored main study
+STEPS = 220  # optimizer steps of the stored main study
 ARMS: dict[str, dict[str, Any]] = {  # arm -> fields of the plan
     "outcome": {},
     "progress": {"credit": "progress"},

@@ -1,0 +1,76 @@
+"""Figures of ablations, scaling and competence draw what their tables say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from truthfirst.figures import draw
+
+
+def test_ablations_draw_a_point_for_each_variant_and_form() -> None:
+    rows = [
+        {"axis": axis, "variant": name, "form": form, "trained": 0.7, "base": 0.3, "difference": value}
+        | {"low": value - 0.1, "high": value + 0.1, "n": 180, "seeds": 1}
+        for axis, name, value in (
+            ("reference", "reference", 0.0),
+            ("credit", "regret", 0.05),
+            ("data", "few", -0.2),
+        )
+        for form in "FIA"
+    ]
+    axis = draw("ablations", pd.DataFrame(rows)).axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["regret", "few"]
+    points = sorted(line.get_xdata()[0] for line in axis.lines if line.get_marker() == "o")
+    assert points == [-0.2, -0.2, 0.05, 0.05]
+
+
+def test_policies_by_size_stand_beside_the_source() -> None:
+    rows = [
+        {"size": f"nano{n}", "decisions": n, "growing": "", "base": 0.3, "trained": 0.6, "gain": 0.3}
+        | {"low": 0.2, "high": 0.4, "n": 100, "seeds": 1}
+        for n in (4, 8, 12, 16)
+    ]
+    rows.append(rows[-1] | {"growing": "nano4+nano16", "trained": 0.9, "gain": 0.6, "low": 0.5, "high": 0.7})
+    score, gain = draw("scaling_policies", pd.DataFrame(rows)).axes
+    assert list(score.lines[1].get_ydata()) == [0.6] * 4
+    assert list(score.lines[2].get_ydata()) == [0.9]
+    assert "source, 6×5 to 11×11\n(another experiment)" in [
+        text.get_text() for text in gain.get_legend().get_texts()
+    ]
+
+
+def test_competence_places_families_by_what_the_base_can_write() -> None:
+    frame = pd.DataFrame(
+        {
+            "role": ["trained", "unseen"], "family": ["rationing", "search"], "written": [0.9, 0.2],
+            "agentic": [0.3, 0.1], "gain": [0.5, 0.0], "low": [0.4, -0.1], "high": [0.6, 0.1], "n": [9, 9],
+        }
+    )  # fmt: skip
+    axis = draw("competence", frame).axes[0]
+    found = {
+        tuple(pair) for line in axis.lines if line.get_marker() == "o" for pair in line.get_xydata().tolist()
+    }
+    assert found == {(0.9, 0.5), (0.2, 0.0)}
+
+
+@pytest.mark.parametrize("panel", ["score", "turns", "solver", "yield"])
+def test_scaling_has_a_panel_for_everything_that_grows(panel: str) -> None:
+    rows = [
+        {"panel": name, "family": family, "series": "best script", "size": size}
+        | {"mean": 0.95, "low": 0.94, "high": 0.96, "n": 9}
+        for name, family in (
+            ("score", "rationing"),
+            ("turns", "rationing"),
+            ("solver", "rationing"),
+            ("yield", "all"),
+        )
+        for size in ("small", "huge")
+    ]
+    figure = draw("scaling", pd.DataFrame(rows))
+    number = ["score", "turns", "solver", "yield"].index(panel)
+    assert [
+        line.get_ydata().tolist()
+        for line in figure.axes[number].lines
+        if len(line.get_ydata()) == 2 and line.get_marker() == "o"
+    ] == [[0.95, 0.95]]
