@@ -78,6 +78,7 @@ class Program:
                  leaves it comes back in `Result.tree`
     environment  of the program, beside PATH, HOME, TMPDIR, LANG and PYTHON's own settings
     shell        whether /usr/bin with its shells and tools is visible
+    shown        absolute path inside -> file or folder of this machine that the program may read there
     """
 
     argv: tuple[str, ...]
@@ -86,6 +87,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     shell: bool = False
     limits: Limits = Limits()
+    shown: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0].startswith("/"):
@@ -94,6 +96,13 @@ class Program:
             parts = name.split("/")
             if "\0" in name or not all(parts) or not {".", ".."}.isdisjoint(parts):
                 raise ValueError(f"file name {name!r} must be relative, without empty, '.' or '..' parts")
+        for place in self.shown:
+            if (
+                "\0" in place
+                or not place.startswith("/")
+                or not {"", ".", ".."}.isdisjoint(place.split("/")[1:])
+            ):
+                raise ValueError(f"place {place!r} must be absolute, without empty, '.' or '..' parts")
 
 
 def python_program(code: str, limits: Limits | None = None) -> Program:
@@ -120,6 +129,8 @@ def _root_arguments(program: Program) -> list[str]:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         arguments += ["--symlink", f"/proc/self/fd/{number}", f"/dev/{name}"]
     arguments += ["--symlink", "/proc/self/fd", "/dev/fd", "--symlink", WORKSPACE, "/tmp"]
+    for place, source in program.shown.items():
+        arguments += _shown(str(source), place)
     return [*arguments, "--remount-ro", "/"]
 
 
