@@ -154,8 +154,9 @@ def divergence(frame: pd.DataFrame) -> Figure:
     figure, axes = canvas(1, 1, 6.2, 3.4)
     axis = axes[0][0]
     for family, colour in zip(dict.fromkeys(frame["family"]), ARM_COLOURS, strict=False):
-        rows = frame[frame["family"] == family]
-        table = rows.pivot_table(index="turn", columns="seed", values="kl")
+        rows = frame[frame["family"] == family].assign(nats=frame["kl"] * frame["tokens"])
+        sums = rows.groupby(["turn", "seed"])[["nats", "tokens"]].sum()
+        table = (sums["nats"] / sums["tokens"]).unstack("seed")
         axis.plot(
             table.index + 1,
             table.mean(axis=1),

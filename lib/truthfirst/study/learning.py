@@ -35,6 +35,7 @@ from ..train.plan import Plan
 from ..types import Form
 from .divergence import divergence_frame
 from .episodes import decisions
+from .trajectories import with_parts
 
 CHECKPOINTS = paths.HOME / "data" / "checkpoints"
 WORK = (
@@ -209,10 +210,12 @@ def score_rows(result: Result) -> pd.DataFrame:
 
 
 def divergence_rows(result: Result) -> pd.DataFrame:
-    """Return the divergence by family, form and turn: mean nats a token, tokens and episodes."""
-    keys = ["family", "form", "turn"]
-    frame = result.divergence.groupby(keys).agg(
-        kl=("kl", "mean"), tokens=("kl", "size"), episodes=("environment", "nunique")
+    """Return the divergence by family, form, turn and part of the message: mean nats a token, tokens and episodes."""
+    keys = ["family", "form", "turn", "part"]
+    frame = (
+        with_parts(result.divergence)
+        .groupby(keys)
+        .agg(kl=("kl", "mean"), tokens=("kl", "size"), episodes=("environment", "nunique"))
     )
     return frame.reset_index().assign(**labels(result.cell))
 
