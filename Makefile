@@ -7,9 +7,11 @@ STAMP := $(VENV)/.installed
 APT := DEBIAN_FRONTEND=noninteractive timeout 180 apt-get -qq -y
 PRESET ?= cpu
 NAME ?=
+CASES ?= 3
+BFCL := 2026.3.23
 GRID ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup smollm2 study status test certify lint format figures bench check-gpu lab clean
+.PHONY: help setup smollm2 study status test certify lint format figures report bench check-gpu bfcl lab clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1|/' | awk -F'|' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -64,6 +66,10 @@ figures: $(STAMP)  ## redraw every figure from stored results, without a model
 	@echo "== figures: redraw figures/ from data/results/"
 	@$(BIN)/python -m truthfirst.figures
 
+report: $(STAMP)  ## one HTML and one PDF of the stored results, in report/
+	@echo "== report: findings, figures, tables, grids and provenance from data/results/, without a model; about 10 seconds"
+	@$(BIN)/python -m truthfirst.report
+
 bench: $(STAMP)  ## measure speed beside named peers in one run
 	@echo "== bench: installs the peers (reasoning-gym, Gymnasium, OR-Tools), then measures; about 3 minutes"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
@@ -72,6 +78,20 @@ bench: $(STAMP)  ## measure speed beside named peers in one run
 check-gpu: $(STAMP)  ## check the presets for GPUs; ten steps where there is one
 	@echo "== check-gpu: every preset of lib/truthfirst/train/presets.py as far as this machine can; NAME=qwen3-8b for one"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.train.check_gpu $(NAME)
+
+.venv-bfcl/.installed-$(BFCL):
+	@echo "== bfcl: an environment of its own in .venv-bfcl, since bfcl-eval pins numpy 1.26 (CPU build of torch first; about 2 GB, minutes, once)"
+	@$(PYTHON) -m venv .venv-bfcl
+	@.venv-bfcl/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.venv-bfcl/bin/pip install --quiet --disable-pip-version-check bfcl-eval==$(BFCL) soundfile==0.14.0
+	@touch $@
+
+bfcl: smollm2 .venv-bfcl/.installed-$(BFCL)  ## evaluate oracle, no-op and SmolLM2 on a few cases of BFCL V4
+	@echo "== bfcl: $(CASES) cases a category, offline; SmolLM2 without the agentic group; scores go to data/results/external.parquet"
+	@echo "== bfcl: everything: $(BIN)/python -m truthfirst.external.bfcl --model CHECKPOINT --network   (SERPAPI_API_KEY for web_search)"
+	@$(BIN)/python -m truthfirst.external.bfcl --model oracle --limit $(CASES)
+	@$(BIN)/python -m truthfirst.external.bfcl --model noop --limit $(CASES)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m truthfirst.external.bfcl --model floor --limit $(CASES) --groups multi_turn hallucination --max-tokens 48
 
 lab: $(STAMP)  ## open JupyterLab in the notebooks folder
 	@echo "== lab: JupyterLab on notebooks/"

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 from . import (
     __version__,
+    figures_ablations,
     figures_admission,
     figures_comparison,
     figures_corpus,
@@ -30,7 +31,10 @@ from . import (
     figures_mechanisms,
     figures_setters,
     figures_solvers,
+    figures_strata,
     figures_training,
+    figures_worlds,
+    figures_worlds_training,
 )
 from .figure_style import (
     BLACK,
@@ -128,13 +132,17 @@ def _cell(frame: pd.DataFrame, family: str, size: str) -> pd.DataFrame:
 _OF_EACH_FILE: tuple[Mapping[str, Callable[[pd.DataFrame], Figure]], ...] = (
     figures_mechanisms.FIGURES,
     {"environment_card": environment_card, "admission": admission},
+    figures_ablations.FIGURES,
     figures_admission.FIGURES,
     figures_comparison.FIGURES,
     figures_corpus.CORPUS_FIGURES,
     figures_generation.FIGURES,
     figures_setters.FIGURES,
     figures_solvers.FIGURES,
+    figures_strata.FIGURES,
     figures_training.FIGURES,
+    figures_worlds.FIGURES,
+    figures_worlds_training.FIGURES,
 )
 FIGURES_BY_NAME: dict[str, Callable[[pd.DataFrame], Figure]] = {
     name: function for table in _OF_EACH_FILE for name, function in table.items()
@@ -175,7 +183,9 @@ def publish(name: str, frame: pd.DataFrame, parameters: Mapping[str, Any] | None
         print(f"{name} is not stored: {reason}")
         return figure
     write_parquet(results / f"{name}.parquet", frame)
-    _write(name, figure, frame, origin, figures)
+    # As a redraw will read it: parquet has its own view of columns that hold nothing, and the sidecar names content.
+    stored = pd.read_parquet(results / f"{name}.parquet")
+    _write(name, figure, stored, origin, figures)
     return figure
 
 
@@ -193,14 +203,17 @@ def _write(
         "figure": name,
         "data": f"data/results/{name}.parquet",
         "rows": len(frame),
-        "content": content_hash(
-            canonical_json(json.loads(frame.to_json(orient="split", double_precision=12)))
-        ),
+        "content": frame_hash(frame),
         "truthfirst": __version__,
         "matplotlib": mpl.__version__,
         **origin,
     }
     write_atomic(folder / f"{name}.json", json.dumps(sidecar, indent=2, sort_keys=True) + "\n")
+
+
+def frame_hash(frame: pd.DataFrame) -> str:
+    """Return the content hash of a frame, as sidecars hold it: columns, rows and values, floats to 12 decimals."""
+    return content_hash(canonical_json(json.loads(frame.to_json(orient="split", double_precision=12))))
 
 
 def redraw(names: Sequence[str] | None = None) -> dict[str, str]:

@@ -1,0 +1,55 @@
+"""What the report reads: stored frames by name, and the figures that the sources published.
+
+Frames are read once each. A frame that is absent or damaged is None here: whoever needs it says "not run yet" or
+"cannot be read".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .. import paths
+from ..core_yaml import load_yaml
+
+Frames = Callable[[str], pd.DataFrame | None]
+SOURCES = paths.HOME / "data" / "sources.yaml"
+
+
+def stored_frames(folder: Path | None = None) -> Frames:
+    """Return a function from a name to its stored frame: None where the file is missing, ValueError if damaged."""
+    folder = folder or paths.RESULTS
+
+    @functools.cache
+    def read(name: str) -> pd.DataFrame | None:
+        for suffix, reader in ((".parquet", pd.read_parquet), (".csv", pd.read_csv)):
+            file = folder / f"{name}{suffix}"
+            if file.exists():
+                frame = reader(file)
+                return frame if len(frame) else None
+        return None
+
+    return read
+
+
+def given_frames(frames: Mapping[str, pd.DataFrame]) -> Frames:
+    """Return the same function over frames at hand."""
+    return lambda name: frames.get(name)
+
+
+def frame_of(frames: Frames, name: str) -> pd.DataFrame:
+    """Return a frame that a finding needs; KeyError where it is absent."""
+    frame = frames(name)
+    if frame is None:
+        raise KeyError(name)
+    return frame
+
+
+@functools.cache
+def sources() -> dict[str, Any]:
+    """Return the published figures of data/sources.yaml, by system; another experiment, always marked so."""
+    return dict(load_yaml(SOURCES.read_text(encoding="utf-8"), str(SOURCES)))

@@ -1,0 +1,253 @@
+"""Summary tables of the report: aggregates with n, each a function from stored frames to a tidy frame.
+
+Raw frames are not printed. TABLES lists them; to add one, write a function and add its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ..solvefirst.decontaminate import contamination
+from ..study.stats import Estimate, bootstrap_mean
+from ..study.tables import form_table, gap_table
+from ..types import Form
+from .findings_policies import MAIN, gain, main_study
+from .stored import Frames, frame_of
+from .words import interval, signed
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary table: its section, title, the frames it needs, and what computes it."""
+
+    section: str
+    title: str
+    needs: tuple[str, ...]
+    build: Callable[[Frames], pd.DataFrame]
+
+
+def certification(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "certify")
+    table = rows.groupby("family", sort=False).agg(
+        sizes=("size", "nunique"),
+        n=("verdict", "size"),
+        proven=("verdict", lambda verdicts: int((verdicts == "proven").sum())),
+        wide_enough=("clears_margin", "mean"),
+        solve_ms=("solve_seconds", lambda seconds: 1000 * seconds.median()),
+        proof_ms=("proof_seconds", lambda seconds: 1000 * seconds.median()),
+    )
+    return table.reset_index()
+
+
+def references(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "references")
+    rows = rows[rows["clears_margin"].astype(bool)]
+    return _means(
+        rows, "family", {"score_reach": "reachable", "score_plan": "no probe", "score_myopic": "myopic"}
+    )
+
+
+def _means(rows: pd.DataFrame, by: str, columns: dict[str, str]) -> pd.DataFrame:
+    out = []
+    for key, mine in rows.groupby(by, sort=False):
+        row: dict[str, object] = {by: key, "n": len(mine)}
+        for column, title in columns.items():
+            found = bootstrap_mean(mine[column].dropna().to_numpy(float))
+            row[title] = interval(found)
+        out.append(row)
+    return pd.DataFrame(out)
+
+
+def solver_peers(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "solver_peers")
+    table = rows.groupby("solver", sort=False).agg(
+        families=("family", "nunique"),
+        n=("verdict", "size"),
+        solved=("verdict", lambda verdicts: int((verdicts == "optimal").sum())),
+        median_ms=("seconds", lambda seconds: 1000 * seconds.median()),
+        slowest_ms=("seconds", lambda seconds: 1000 * seconds.max()),
+    )
+    return table.reset_index()
+
+
+def admission(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "admission").astype({"admitted": bool})
+    keys = ["family", "size"]
+    table = rows.groupby(keys, sort=False).agg(candidates=("admitted", "size"), admitted=("admitted", "sum"))
+    gates = rows[~rows["admitted"]].groupby(keys)["gate"].agg(lambda names: ", ".join(sorted(set(names))))
+    return table.join(gates.rename("rejected by")).reset_index()
+
+
+def mutants(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "kill_table")
+    table = pd.crosstab(rows["family"], rows["verdict"]).reindex(list(dict.fromkeys(rows["family"])))
+    table.insert(0, "n", table.sum(axis=1))
+    return table.reset_index().rename_axis(columns=None)
+
+
+def first_objections(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "kill_table")
+    killed = rows[rows["verdict"] == "killed"]
+    table = killed.groupby("gate").agg(
+        kills=("fault", "size"), faults=("fault", "nunique"), families=("family", "nunique")
+    )
+    return table.sort_values("kills", ascending=False, kind="stable").reset_index()
+
+
+def corpus_yield(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "corpus_yield")
+    kept = rows[rows["dimension"].isin(["setter", "size", "budget", "split"])]
+    return kept.rename(columns={"value": "which"})[
+        ["dimension", "which", "candidates", "admitted", "yield", "low", "high"]
+    ]
+
+
+def decontamination(frames: Frames) -> pd.DataFrame:
+    return contamination(frame_of(frames, "decontamination"))
+
+
+def setters(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "setters")
+    kept = rows[rows["measure"] == "yield"]
+    return kept.rename(columns={"count": "admitted", "value": "yield"})[
+        ["setter", "n", "admitted", "yield", "low", "high"]
+    ]
+
+
+def forms(frames: Frames) -> pd.DataFrame:
+    table = form_table(frame_of(frames, "forms"))
+    score = [
+        interval(Estimate(row["mean"], row["low"], row["high"], row["n"])) for row in table.to_dict("records")
+    ]
+    return table.assign(score=score)[["policy", "form", "n", "episodes", "score"]]
+
+
+def losses(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "losses")
+    acted = rows[rows["form"] == str(Form.AGENTIC)]
+    table = acted.groupby(["budget", "policy"], sort=False).agg(
+        n=("unclipped", "size"),
+        score=("unclipped", "mean"),
+        information=("information", "mean"),
+        planning=("planning", "mean"),
+        execution=("execution", "mean"),
+    )
+    return table.reset_index()
+
+
+def gains(frames: Frames) -> pd.DataFrame:
+    rows = main_study(frames)
+    return pd.DataFrame([_gain(rows, form, {"form": form}) for form in map(str, Form)])
+
+
+def _gain(rows: pd.DataFrame, form: str, labels: dict[str, object]) -> dict[str, object]:
+    before, after, found = gain(rows, form)
+    return labels | {
+        "n": found.n,
+        "before": before,
+        "after": after,
+        "gain": signed(found),
+    }
+
+
+def gaps(frames: Frames) -> pd.DataFrame:
+    rows = main_study(frames)
+    parts = {str(seed): mine for seed, mine in rows.groupby("seed")} | {"all": rows}
+    out = []
+    for seed, mine in parts.items():
+        for row in gap_table(mine, "base", "trained").to_dict("records"):
+            before = Estimate(row["before"], row["before_low"], row["before_high"], row["n"])
+            after = Estimate(row["after"], row["after_low"], row["after_high"], row["n"])
+            out.append(
+                {
+                    "gap": row["gap"],
+                    "seed": seed,
+                    "n": row["n"],
+                    "before": interval(before),
+                    "after": interval(after),
+                    "closed": row["closed"],
+                }
+            )
+    return pd.DataFrame(out).sort_values(["gap", "seed"], kind="stable")
+
+
+def transfer(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "training_transfer")
+    rows = rows[rows["study"] == MAIN]
+    return pd.DataFrame(
+        [
+            _gain(mine, str(Form.AGENTIC), {"role": role, "family": family})
+            for (role, family), mine in rows.groupby(["role", "family"], sort=False)
+        ]
+    )
+
+
+def divergence(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "training_divergence")
+    rows = rows[rows["study"] == MAIN]
+    rows = rows.assign(nats=rows["kl"] * rows["tokens"])
+    table = rows.groupby(["family", "form"], sort=False).agg(
+        seeds=("seed", "nunique"),
+        messages=("turn", "nunique"),
+        tokens=("tokens", "sum"),
+        nats=("nats", "sum"),
+    )
+    table["nats_a_token"] = table["nats"] / table["tokens"]
+    return table.drop(columns="nats").reset_index()
+
+
+def generation(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "generation")
+    keys = ["engine", "turns"]
+    columns = ["episodes", "sampled_tokens", "cpu_seconds", "seconds"]
+    return rows.groupby(keys, sort=False)[columns].median().reset_index()
+
+
+def training_speed(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "training_speed")
+    keys = ["turns", "part", "trainer"]
+    table = rows.groupby(keys, sort=False).agg(
+        n=("cpu_seconds", "size"), cpu_seconds=("cpu_seconds", "median"), seconds=("seconds", "median")
+    )
+    return table.reset_index().sort_values(keys, kind="stable")
+
+
+def worlds(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "worlds")
+    rows = rows.assign(passed=rows["failed"].map(len) == 0)
+    table = rows.groupby(["generator", "tier"], sort=False).agg(
+        n=("seed", "size"),
+        passed=("passed", "sum"),
+        files=("files", "median"),
+        bytes=("bytes", "median"),
+        defects=("defects", "median"),
+        make_s=("make_seconds", "median"),
+        grade_s=("grade_seconds", "median"),
+        gates_s=("gates_seconds", "median"),
+    )
+    return table.reset_index()
+
+
+TABLES: Sequence[Summary] = (
+    Summary("mechanisms", "Proofs by family", ("certify",), certification),
+    Summary("mechanisms", "Scripted references by family, tight budget", ("references",), references),
+    Summary("mechanisms", "Solvers on the same instances", ("solver_peers",), solver_peers),
+    Summary("environments", "Admission of fresh candidates", ("admission",), admission),
+    Summary("environments", "Planted faults by family", ("kill_table",), mutants),
+    Summary("environments", "Which gate is the first to object", ("kill_table",), first_objections),
+    Summary("environments", "Yield of the stored corpus", ("corpus_yield",), corpus_yield),
+    Summary("environments", "Shared with evaluation texts", ("decontamination",), decontamination),
+    Summary("environments", "Yield by setter", ("setters",), setters),
+    Summary("comparisons", "Score by policy and form", ("forms",), forms),
+    Summary("comparisons", "Score and losses of agentic episodes", ("losses",), losses),
+    Summary("training", "Held-out score before and after training", ("training_scores",), gains),
+    Summary("training", "Gaps between knowing and acting", ("training_scores",), gaps),
+    Summary("transfer", "Agentic score in other families", ("training_transfer",), transfer),
+    Summary("training", "Divergence from the base", ("training_divergence",), divergence),
+    Summary("training", "Cost of generation", ("generation",), generation),
+    Summary("training", "Cost of a training step", ("training_speed",), training_speed),
+    Summary("worlds", "Worlds by generator and tier", ("worlds",), worlds),
+)
