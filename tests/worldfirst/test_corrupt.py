@@ -147,3 +147,13 @@ def test_a_value_that_does_not_survive_recoding_is_refused():
     with pytest.raises(CorruptionError, match="does not survive"):
         corrupt(files, plan, OPERATORS)
     assert decode(files["input/t.csv"], "t.csv").rows == (("007",),)
+
+
+def test_an_act_that_leaves_no_trace_is_no_damage() -> None:
+    path = next(iter(FILES))
+    draft = Draft(FILES, OPERATORS)
+    number = len(draft.table(path).rows)
+    draft.add("lost order", "permute_rows", path, order=list(range(number)))
+    assert draft.plan == []
+    draft.add("lost order", "permute_rows", path, order=list(range(number))[::-1])
+    assert len(draft.plan) == 1

@@ -67,8 +67,10 @@ class Draft:
 
     def add(self, kind: str, operator: str, path: str, **parameters: Any) -> None:
         defect = Defect(kind, operator, path, parameters)
-        self.files = corrupt(self.files, [defect], self.operators)
-        self.plan.append(defect)
+        damaged = corrupt(self.files, [defect], self.operators)
+        if damaged != self.files:  # an act that leaves no trace, as on a column of blanks, is no damage
+            self.plan.append(defect)
+        self.files = damaged
 
     def table(self, path: str) -> Table:
         """Return the table at `path` as the defects so far have left it."""

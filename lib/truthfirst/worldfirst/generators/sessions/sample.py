@@ -19,7 +19,7 @@ import numpy as np
 from ...world import WorldError
 from .world import FIELDS, SOURCES, TYPES, Campaign, Event, Layout, Link, Meaning, Merge, Report, Traffic
 
-REVISION = 1
+REVISION = 2
 
 
 @dataclass(frozen=True, slots=True)
