@@ -1,0 +1,246 @@
+"""Training in the world-first wing as an experiment: what credit for progress adds to a verdict at the end.
+
+One cell is the tiny policy of `train/world_base.py` trained on some instances of one generator, and measured on others
+before and after. The trainer is that of wing one. Reward of a rollout and credit, by arm:
+
+    terminal         1[pass], one advantage for the whole rollout
+    return           R = 1[pass] + Phi(s_T) / 4, one advantage for the whole rollout
+    progress         the same R told turn by turn: return-to-go of Phi(s_t) - Phi(s_(t-1)), mean over the group by turn
+    pooled           as progress, with one mean over all turns of the group (ablation)
+    direct-additive  as return, plus what has been achieved by the end of each turn (ablation)
+
+    python -m truthfirst.study.world_learning data/grids/worlds.yaml
+
+All arms draw equally many episodes of the same instances. The metrics of a run have phi, passed and shares of groups
+without variance by step (`train/world_trainer.py`); `frac_reward_zero_std` is for the reward that the arm trains on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..interrupts import INTERRUPTED, STOPPED, terminable
+from ..records import RecordError, content_hash, write_atomic, write_parquet
+from ..runs import RunError
+from ..runs_grid import read_grid
+from ..train.checks import SetupError, load_policy
+from ..train.environments import TaskSet, task_set
+from ..train.evaluate import policy
+from ..train.history import read_history
+from ..train.kept_shell import KeptShell
+from ..train.plan import Plan, PlanError
+from ..train.world_base import HELD_OUT, KIND, NAME, STEPS_FILE, evaluate
+from ..train.world_lines import CALLS, GENERATOR, TIER, LineEnvironment, line_environment
+from .learning import CHECKPOINTS, WORK, add_rows, stored
+
+ARMS: dict[str, tuple[dict[str, Any], Any]] = {  # arm -> fields of the plan, what an episode's score is
+    "terminal": ({"credit": "outcome"}, "pass"),
+    "return": ({"credit": "outcome"}, "return"),
+    "progress": ({"credit": "progress"}, "return"),
+    "pooled": ({"credit": "progress", "baseline": "pooled"}, "return"),
+    "direct-additive": ({"credit": "direct-additive"}, "return"),
+}
+TRAINING, SCORES = "worlds_training", "worlds_scores"
+
+
+@dataclass(frozen=True, slots=True)
+class WorldCell:
+    """One training run of a study.
+
+    study, arm   names under which the run is stored and drawn; the arm is one of ARMS
+    base         name of the checkpoint it starts from
+    instances    training instances, seeds 0, 1, ...
+    held_out     test instances; episodes: of each of them, before and after
+    calls        budget of an episode
+    plan         how to train; its seed is the cell's
+    """
+
+    study: str = "worlds"
+    arm: str = "progress"
+    seed: int = 0
+    base: str = NAME
+    instances: int = 24
+    held_out: int = 16
+    episodes: int = 4
+    calls: int = CALLS
+    plan: Plan = dataclasses.field(default_factory=Plan)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plan", dataclasses.replace(self.plan, seed=self.seed))
+
+    @property
+    def id(self) -> str:
+        """Readable name with a hash of everything that the run depends on."""
+        usual = asdict(Plan())
+        plan = {name: value for name, value in asdict(self.plan).items() if value != usual[name]}
+        return f"{self.study}-{self.arm}-{self.seed}-{content_hash(asdict(self) | {'plan': plan}, 8)}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished cell leaves behind: metrics by step, held-out episodes, seconds of training."""
+
+    cell: WorldCell
+    history: pd.DataFrame
+    scores: pd.DataFrame
+    seconds: float
+
+
+def world_cell(
+    arm: str = "progress", *, seed: int = 0, plan: Mapping[str, Any] | None = None, **options: Any
+) -> WorldCell:
+    """Return the cell that a grid names: an arm, fields of `WorldCell`, and fields of the plan beside its credit.
+
+    Raises ValueError that names what does not exist.
+    """
+    if arm not in ARMS:
+        raise ValueError(f"unknown arm {arm!r}: choose one of {', '.join(ARMS)}")
+    for given, known in ((plan or {}, Plan), (options, WorldCell)):
+        fields = {field.name for field in dataclasses.fields(known)}
+        if unknown := sorted(set(given) - fields):
+            raise ValueError(
+                f"there is no {unknown[0]!r} in {known.__name__}: choose among {', '.join(sorted(fields))}"
+            )
+    return WorldCell(arm=arm, seed=seed, plan=Plan(**{**ARMS[arm][0], **(plan or {})}), **options)
+
+
+def environments(cell: WorldCell, shell: KeptShell) -> tuple[TaskSet, list[LineEnvironment]]:
+    """Return what a cell trains on, and the held-out environments."""
+    opened = functools.partial(line_environment, shell=shell, scoring=ARMS[cell.arm][1], calls=cell.calls)
+    tasks = task_set(
+        [(str(seed), GENERATOR) for seed in range(cell.instances)],
+        [KIND],
+        lambda key: opened(int(key)),
+        cache=cell.instances,
+    )
+    return tasks, [opened(HELD_OUT + number) for number in range(cell.held_out)]
+
+
+def run_cell(
+    cell: WorldCell, folder: Path, *, checkpoints: Path = CHECKPOINTS, steps_file: Path = STEPS_FILE
+) -> Result:
+    """Train and measure one cell; a broken run goes on from its last checkpoint, a finished one is read back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / "cell.json", json.dumps(asdict(cell), indent=2, default=dict))
+    finished = folder / "finished.json"
+    if not finished.exists():
+        from ..train.run import train  # TRL loads slowly
+        from ..train.world_trainer import WorldTrainer
+
+        model, tokenizer = load_policy(str(checkpoints / cell.base))
+        shell = KeptShell(steps_file)
+        tasks, worlds = environments(cell, shell)
+        before = evaluate(policy(model, tokenizer, "base", seed=cell.seed), worlds, cell.episodes)
+        began = time.perf_counter()
+        trainer = WorldTrainer(model, tokenizer, tasks, cell.plan, folder / "steps", shell=shell)
+        train(trainer, resume=True)
+        seconds = time.perf_counter() - began
+        model.save_pretrained(folder / "policy")
+        tokenizer.save_pretrained(folder / "policy")
+        player = policy(model.eval(), tokenizer, "trained", seed=cell.seed)
+        after = evaluate(player, worlds, cell.episodes)
+        write_parquet(folder / "scores.parquet", pd.concat([before, after], ignore_index=True))
+        write_atomic(finished, json.dumps({"seconds": seconds}))
+    seconds = json.loads(finished.read_text(encoding="utf-8"))["seconds"]
+    scores = pd.read_parquet(folder / "scores.parquet")
+    return Result(cell, read_history(folder / "steps"), scores, seconds)
+
+
+# --- stored results ---------------------------------------------------------------------------------------
+def labels(cell: WorldCell) -> dict[str, Any]:
+    """Return the columns that say which run a stored row belongs to."""
+    plan = cell.plan
+    return {
+        "run": cell.id,
+        "study": cell.study,
+        "arm": cell.arm,
+        "seed": cell.seed,
+        "base": cell.base,
+        "generator": GENERATOR,
+        "tier": TIER,
+        "instances": cell.instances,
+        "group_size": plan.group_size,
+        "loss_kind": plan.loss,
+        "credit": plan.credit,
+        "baseline": plan.baseline,
+        "scoring": ARMS[cell.arm][1],
+    }
+
+
+def store(result: Result, folder: Path | None = None) -> None:
+    """Add the rows of a finished run to the stored results, in the place of earlier rows of the same run.
+
+    The metrics get the column samples: episodes that were drawn by then.
+    """
+    cell, frame = result.cell, result.history
+    drawn = -(-frame["step"] // cell.plan.updates) * cell.plan.rollouts
+    history = frame.assign(samples=drawn, **labels(cell), seconds_total=result.seconds)
+    add_rows(TRAINING, history, folder)
+    add_rows(SCORES, result.scores.assign(**labels(cell)), folder)
+
+
+def obtain(cell: WorldCell, *, again: bool = False, steps_file: Path = STEPS_FILE) -> bool:
+    """Train, measure and store a cell; return False where it is stored already. `again` forgets what was begun."""
+    folder = WORK / cell.id
+    if again:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif cell.id in set(stored(TRAINING).get("run", ())):
+        return False
+    store(run_cell(cell, folder, steps_file=steps_file))
+    return True
+
+
+def rows_of(cell: WorldCell, name: str) -> pd.DataFrame:
+    """Return the rows of one cell in a stored table, TRAINING or SCORES."""
+    table = stored(name)
+    return table[table["run"] == cell.id] if len(table) else table
+
+
+def before_and_after(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return mean Phi, pass rate and share of episodes that looked first, by arm, seed and policy."""
+    found = scores.groupby(["arm", "seed", "policy"], sort=False).agg(
+        phi=("phi", "mean"), passed=("passed", "mean"), looked=("looked", "mean"), episodes=("phi", "size")
+    )
+    return found.reset_index()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train the cells of a grid that are not stored yet, one after the other; each is stored as it finishes."""
+    parser = argparse.ArgumentParser(
+        prog="python -m truthfirst.study.world_learning", description=main.__doc__
+    )
+    parser.add_argument("grid", type=Path, help="a YAML file such as data/grids/worlds.yaml")
+    parser.add_argument("--only", default="", help="cells whose name contains this text")
+    parser.add_argument("--again", action="store_true", help="train finished cells again")
+    parser.add_argument("--steps-file", type=Path, default=STEPS_FILE, help="what the sandbox did, kept")
+    given = parser.parse_args(arguments)
+    try:
+        with terminable():
+            for cell in (world_cell(**stated) for stated in read_grid(given.grid).cells):
+                if given.only in cell.id:
+                    print(f"{cell.id}: ", end="", flush=True)
+                    fresh = obtain(cell, again=given.again, steps_file=given.steps_file)
+                    print("trained" if fresh else "stored before")
+    except KeyboardInterrupt:
+        print(STOPPED, file=sys.stderr)
+        return INTERRUPTED
+    except (PlanError, SetupError, RecordError, RunError, ValueError, OSError) as error:
+        print(f"world_learning: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
