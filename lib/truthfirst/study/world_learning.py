@@ -9,38 +9,32 @@ before and after. The trainer is that of wing one. Reward of a rollout and credi
     pooled           as progress, with one mean over all turns of the group (ablation)
     direct-additive  as return, plus what has been achieved by the end of each turn (ablation)
 
-    python -m truthfirst.study.world_learning data/grids/worlds.yaml
-
+A study is a grid of cells, each a run of notebooks/worlds_cell.ipynb: `make study GRID=data/grids/worlds.yaml`.
 All arms draw equally many episodes of the same instances. The metrics of a run have phi, passed and shares of groups
 without variance by step (`train/world_trainer.py`); `frac_reward_zero_std` is for the reward that the arm trains on.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import json
 import shutil
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..interrupts import INTERRUPTED, STOPPED, terminable
-from ..records import RecordError, content_hash, write_atomic, write_parquet
-from ..runs import RunError
-from ..runs_grid import read_grid
-from ..train.checks import SetupError, load_policy
+from ..records import content_hash, write_atomic, write_parquet
+from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
 from ..train.evaluate import policy
 from ..train.history import read_history
 from ..train.kept_shell import KeptShell
-from ..train.plan import Plan, PlanError
+from ..train.plan import Plan
 from ..train.world_base import HELD_OUT, KIND, NAME, STEPS_FILE, evaluate
 from ..train.world_lines import CALLS, GENERATOR, TIER, LineEnvironment, line_environment
 from .learning import CHECKPOINTS, WORK, add_rows, stored
@@ -214,33 +208,3 @@ def before_and_after(scores: pd.DataFrame) -> pd.DataFrame:
         phi=("phi", "mean"), passed=("passed", "mean"), looked=("looked", "mean"), episodes=("phi", "size")
     )
     return found.reset_index()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Train the cells of a grid that are not stored yet, one after the other; each is stored as it finishes."""
-    parser = argparse.ArgumentParser(
-        prog="python -m truthfirst.study.world_learning", description=main.__doc__
-    )
-    parser.add_argument("grid", type=Path, help="a YAML file such as data/grids/worlds.yaml")
-    parser.add_argument("--only", default="", help="cells whose name contains this text")
-    parser.add_argument("--again", action="store_true", help="train finished cells again")
-    parser.add_argument("--steps-file", type=Path, default=STEPS_FILE, help="what the sandbox did, kept")
-    given = parser.parse_args(arguments)
-    try:
-        with terminable():
-            for cell in (world_cell(**stated) for stated in read_grid(given.grid).cells):
-                if given.only in cell.id:
-                    print(f"{cell.id}: ", end="", flush=True)
-                    fresh = obtain(cell, again=given.again, steps_file=given.steps_file)
-                    print("trained" if fresh else "stored before")
-    except KeyboardInterrupt:
-        print(STOPPED, file=sys.stderr)
-        return INTERRUPTED
-    except (PlanError, SetupError, RecordError, RunError, ValueError, OSError) as error:
-        print(f"world_learning: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

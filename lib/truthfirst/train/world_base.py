@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from joblib import Parallel, delayed
@@ -125,7 +126,7 @@ def build(
     write_atomic(kept, stated)
     talks = all_transcripts(recipe, steps, workers, progress)
     tools = [tool.openai() for tool in TOOLS]
-    plain = tiny.build_tokenizer([])
+    plain: Any = tiny.build_tokenizer([])
     tokenizer = tiny.build_tokenizer(
         plain.apply_chat_template(messages, tools=tools, tokenize=False) for messages in talks
     )
