@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import Transform
 
 from .figure_style import BLACK, BLUE, FORM_COLOURS, FORM_NAMES, GREEN, GREY, ORANGE, canvas
+from .sources import published
 from .study.ablations import REFERENCE
-from .study.scaling import SOURCE_GAINS
 
 
 def ablations(frame: pd.DataFrame) -> Figure:
@@ -136,11 +136,12 @@ def scaling_policies(frame: pd.DataFrame) -> Figure:
             capsize=3,
             label="curriculum",
         )
-    places = fixed["decisions"].iloc[: len(SOURCE_GAINS)]
-    if len(places) == len(SOURCE_GAINS):
+    source = published("vhd_play", "scaling_gains")
+    places = fixed["decisions"].iloc[: len(source)]
+    if len(places) == len(source):
         gain.plot(
             places,
-            SOURCE_GAINS,
+            source,
             "D",
             mfc="none",
             mec=BLACK,

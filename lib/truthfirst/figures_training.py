@@ -13,12 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .figure_style import BLACK, BLUE, FORM_COLOURS, FORM_NAMES, GREEN, GREY, ORANGE, PINK, RED, SKY, canvas
+from .sources import Group, published
 from .study.stats import bootstrap_mean
-from .study.transfer import ROLE_ORDER
-from .study.transfer import SOURCE as SOURCE_GAIN
+from .study.transfer import ROLE_ORDER, source_gains
 
-SOURCE = {"F": (0.962, 0.992), "I": (0.231, 0.875), "A": (0.204, 0.815)}  # base, trained: VHD-Play
-SOURCE_DIVERGENCE = 0.089  # nats an assistant token: VHD-Play
+SOURCE = Group("vhd_play", "scores")  # form -> base, trained
 ARM_COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY)
 LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
 WINDOW = 5  # logged steps in a running mean
@@ -170,13 +169,12 @@ def divergence(frame: pd.DataFrame) -> Figure:
         )
     mean = float((frame["kl"] * frame["tokens"]).sum() / frame["tokens"].sum())
     axis.axhline(mean, color=BLACK, lw=1)
-    axis.axhline(SOURCE_DIVERGENCE, color=BLACK, lw=1, ls=":")
+    source = published("vhd_play", "divergence")
+    axis.axhline(source, color=BLACK, lw=1, ls=":")
     edge = axis.get_xlim()[1]
-    upper, lower = ("bottom", "top") if mean >= SOURCE_DIVERGENCE else ("top", "bottom")
+    upper, lower = ("bottom", "top") if mean >= source else ("top", "bottom")
     axis.text(edge, mean, f" mean {mean:.3f}", va=upper, fontsize=8)
-    axis.text(
-        edge, SOURCE_DIVERGENCE, f" source {SOURCE_DIVERGENCE}\n (another experiment)", va=lower, fontsize=8
-    )
+    axis.text(edge, source, f" source {source}\n (another experiment)", va=lower, fontsize=8)
     axis.set_xlabel("message of the episode (form A)")
     axis.set_ylabel("KL(trained, base), nats a token")
     axis.set_ylim(0, None)
@@ -195,6 +193,7 @@ def transfer(frame: pd.DataFrame) -> Figure:
     rows = table.sort_values("role", key=lambda column: column.map(ROLE_ORDER.index), kind="stable")
     figure, axes = canvas(1, 1, 7.4, 0.27 * len(rows) + 1.4)
     axis = axes[0][0]
+    told = source_gains()
     for y, (part, family) in enumerate(zip(map(str, rows["role"]), rows["family"], strict=True)):
         mine = frame[frame["family"] == family]
         means = []
@@ -217,7 +216,7 @@ def transfer(frame: pd.DataFrame) -> Figure:
         axis.plot(written, y, "|", color=BLUE, ms=9, label="base, form F" if y == 0 else None)
         axis.text(1.04, y, f"{means[1] - means[0]:+.2f}", va="center", fontsize=8)
         if part != (rows["role"].iloc[y - 1] if y else None):
-            axis.text(1.16, y, f"{part} (source: {SOURCE_GAIN[part]})", va="center", fontsize=8)
+            axis.text(1.16, y, f"{part} (source: {told[part]})", va="center", fontsize=8)
     axis.set_yticks(range(len(rows)), [name.replace("_", " ") for name in rows["family"]])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)

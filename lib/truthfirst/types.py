@@ -155,7 +155,7 @@ class Episode(Protocol):
         ...
 
     def rewards(self, kind: str) -> list[float]:
-        """Return one number a call: how the reward of kind `kind` falls on the turns."""
+        """Return one number a call, how the reward of kind `kind` falls on the turns; a further one is for leaving."""
         ...
 
     def trace(self) -> Trace:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from truthfirst.external import benchmark
 from truthfirst.report import (
+    findings_benchmarks,
     findings_environments,
     findings_policies,
     findings_studies,
@@ -19,7 +21,9 @@ from truthfirst.report import (
 )
 from truthfirst.report.document import FINDINGS, SECTIONS
 from truthfirst.report.findings import Finding, tell, tell_all
-from truthfirst.report.stored import given_frames, sources, stored_frames
+from truthfirst.report.stored import given_frames, stored_frames
+from truthfirst.report.tables import TABLES
+from truthfirst.sources import published
 from truthfirst.study.stats import Estimate
 
 HERE = Path(words.__file__).parent
@@ -198,19 +202,174 @@ def test_scaling_tells_fixed_and_growing_sizes_apart():
     assert "nano16 through growing sizes falls, 0.70 to 0.10" in text
 
 
-def test_credit_in_worlds_counts_episodes():
-    rows = pd.DataFrame(
+def variants(**trained: float) -> pd.DataFrame:
+    """Rows of the study of ablations: the reference at 0.5 in form A, each other arm at the given score."""
+    labels = {"trained_forms": "AI", "instances": None, "setter": "terse", "domain": None}
+    return pd.concat(
+        [
+            scores(LOW, LOW | {"A": value}, "ablations").assign(arm=arm, run=arm, **labels)
+            for arm, value in {"outcome": 0.5, **trained}.items()
+        ]
+    )
+
+
+def test_scaling_compares_the_curriculum_where_both_were_run():
+    fixed = scores(LOW, HIGH, "scaling").assign(growing="")
+    for better, said in ((0.9, "more, 0.90 beside 0.70 (+0.20"), (0.5, "less, 0.50 beside 0.70 (-0.20")):
+        grown = scores(LOW, HIGH | {"A": better}, "scaling").assign(growing="pico+nano")
+        text = findings_studies.scaling(given_frames({"training_scores": pd.concat([fixed, grown])}))
+        assert text is not None
+        assert f"at nano it scores {said}" in text
+    text = findings_studies.scaling(given_frames({"training_scores": fixed}))
+    assert text is not None
+    assert "curriculum" not in text
+
+
+def test_ablations_name_the_largest_loss_and_gain():
+    rows = variants(progress=0.6, regret=0.9, dppo=0.2)
+    text = findings_studies.ablations(given_frames({"training_scores": rows}))
+    assert text is not None
+    assert "the largest loss is that of dppo (-0.30 [-0.30, -0.30])" in text
+    assert "the largest gain is that of regret (+0.40 [+0.40, +0.40])" in text
+    text = findings_studies.ablations(given_frames({"training_scores": variants(dppo=0.2)}))
+    assert text is not None
+    assert "no variant has a gain" in text
+
+
+def store_rows() -> pd.DataFrame:
+    """Two seeds: the planner at 0.9 and 0.7, two managers without hidden demand, one of two over-expanders lost."""
+    reached = {
+        "planner": (0.9, 0.7),
+        "base-stock": (0.2, 0.4),
+        "surveyor": (0.5, 0.3),
+        "over-expander": (-0.1, 0.1),
+    }
+    return pd.DataFrame(
+        [
+            {
+                "policy": policy,
+                "seed": seed,
+                "horizon": 365,
+                "unclipped": value,
+                "reward": max(value, 0.0),
+                "bankrupt": value < 0,
+                "days": 365,
+                "turns": 1000,
+                "u": 12_300,
+            }
+            for policy, values in reached.items()
+            for seed, value in enumerate(values)
+        ]
+    )
+
+
+def test_the_store_by_hand():
+    text = findings_benchmarks.store(given_frames({"store": store_rows()}))
+    assert text.startswith("In 2 stores of 365 days the planner")
+    assert "reaches 0.70 to 0.90 of the way" in text
+    assert "(mean 0.80 [" in text
+    assert "the surveyor scores most, 0.40 [" in text  # the mean of base-stock is 0.3
+    assert "bankrupt in 1 of 2 stores" in text
+    assert "54,294 (base model, finished 4 of 5, 1 bankrupt)" in text
+    assert "another experiment" in text
+
+
+def external_rows() -> pd.DataFrame:
+    one, two = {"group": "multi_turn", "model": "oracle"}, {"group": "multi_turn", "model": "noop"}
+    return benchmark.frame(
+        [
+            {"benchmark": "B", "version": "v", **who, "category": category, "status": benchmark.RUN}
+            | benchmark.accuracy(correct, cases)
+            for who, results in ((one, (9, 6)), (two, (0, 3)))
+            for category, correct, cases in zip("ab", results, (9, 6), strict=True)
+        ]
+        + [{"benchmark": "B", "group": "g", "category": "long_one", "status": benchmark.NOT_RUN}] * 2
+        + [{"benchmark": "Absent", "group": "g", "category": "c", "status": benchmark.NOT_RUN}]
+    )
+
+
+def test_external_benchmarks_say_what_was_not_run():
+    rows = external_rows()
+    text = findings_benchmarks.external(given_frames({"external": rows}))
+    assert text is not None
+    assert "oracle multi turn 15 of 15 (100%); noop multi turn 3 of 15 (20%)" in text
+    assert "left out: long one. Suites that were not run: Absent." in text
+    assert findings_benchmarks.external(given_frames({"external": rows[rows["status"] == "not run"]})) is None
+
+
+def worlds_scores() -> pd.DataFrame:
+    """Three seeds: progress gains 0.4, 0.5 and 0.6 of Phi, terminal loses 0.1 with one seed."""
+    gains = [("progress", 0, 0.4), ("progress", 1, 0.5), ("progress", 2, 0.6), ("terminal", 0, -0.1)]
+    return pd.DataFrame(
+        [
+            {
+                "arm": arm,
+                "seed": seed,
+                "policy": policy,
+                "phi": 0.2 + gain * trained + shift,
+                "passed": bool(trained),
+            }
+            for arm, seed, gain in gains
+            for policy, trained in (("base", 0), ("trained", 1))
+            for shift in (-0.05, 0.05)
+        ]
+    )
+
+
+def test_credit_in_worlds_is_paired_on_seeds():
+    text = findings_worlds.credit_in_worlds(given_frames({"worlds_scores": worlds_scores()}))
+    assert "progress rises, 0.20 to 0.70 (+0.50 [+0.40, +0.60])" in text
+    assert "share that passes rises, 0.00 to 1.00 (+1.00 [+1.00, +1.00]) (n = 3 seeds of 2 episodes)" in text
+    assert "terminal 0.20 to 0.10 (-0.10), share" in text  # one seed: no interval, no verb
+
+
+def worlds_steps() -> pd.DataFrame:
+    return pd.DataFrame(
         {
-            "policy": ["base", "base", "trained", "trained"],
             "arm": "progress",
-            "seed": 0,
-            "phi": [0.0, 0.0, 1.0, 1.0],
-            "passed": [0, 0, 1, 1],
+            "seed": [0, 0, 0, 1],
+            "frac_reward_zero_std": [0.2, 0.4, None, 0.5],
+            "same/pass": [0.8, 1.0, None, 0.9],
         }
     )
-    text = findings_studies.credit_in_worlds(given_frames({"worlds_scores": rows}))
-    assert "before 0.00 [0.00, 0.00] and" in text
-    assert "progress 1.00 [1.00, 1.00] and 1.00 [1.00, 1.00] (n = 2), 1 seed" in text
+
+
+def test_starvation_is_the_mean_over_steps_by_seed():
+    text = findings_worlds.starvation_in_worlds(given_frames({"worlds_training": worlds_steps()}))
+    assert "progress 0.40 [0.30, 0.50], by the verdict alone 0.90 [0.90, 0.90] (n = 2 seeds)" in text
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "expected"),
+    [
+        ("Agentic score by size of training", "gain", "+0.60"),
+        ("Curriculum less fixed size, equal samples", "difference", "+0.20"),
+        ("Variants less the reference", "difference", "-0.30 [-0.30, -0.30]"),
+        ("Managers of the store, net worth at the end", "reward", "0.80 ["),
+        ("Balance beside the source's", "finished", "4 of 5, 1 bankrupt"),
+        ("External benchmarks by category", "score", "1.00 [0.70, 1.00]"),
+        ("Training on worlds by arm", "starved", "0.40 [0.30"),
+    ],
+)
+def test_tables_hold_the_numbers_of_the_findings(title, column, expected):
+    sized = [(HIGH, ""), (HIGH | {"A": 0.9}, "pico+nano")]
+    trained = [scores(LOW, after, "scaling").assign(growing=growing) for after, growing in sized]
+    rows = {
+        "training_scores": pd.concat([*trained, variants(dppo=0.2)]),
+        "store": store_rows(),
+        "external": external_rows(),
+        "worlds_scores": worlds_scores(),
+        "worlds_training": worlds_steps(),
+    }
+    summary = next(table for table in TABLES if table.title == title)
+    table = summary.build(given_frames(rows))
+    assert any(expected in str(cell) for cell in table[column])
+
+
+def test_tables_of_studies_that_are_not_stored_are_empty():
+    frames = given_frames({"training_scores": scores(LOW, HIGH)})
+    for title in ("Agentic score by size of training", "Curriculum less fixed size, equal samples", "Variants less the reference"):  # fmt: skip  # noqa: E501
+        assert next(table for table in TABLES if table.title == title).build(frames).empty
 
 
 def test_divergence_is_weighted_by_tokens():
@@ -263,7 +422,7 @@ def test_numbers_read_well():
 
 
 def test_published_gaps_follow_from_published_scores():
-    told = sources()["vhd_play"]
+    told = published("vhd_play")
     (f0, f1), (i0, i1), (a0, a1) = (told["scores"][form] for form in "FIA")
     assert told["closed"]["stateful"] == pytest.approx(1 - (f1 - i1) / (f0 - i0), abs=0.005)
     assert told["closed"]["whole"] == pytest.approx(1 - (f1 - a1) / (f0 - a0), abs=0.005)

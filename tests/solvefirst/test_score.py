@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from truthfirst.episode import read_trace, trace_record
 from truthfirst.records import RecordError, canonical_json
+from truthfirst.solvefirst.candidates import Recipe, build_candidate
 from truthfirst.solvefirst.environment import Environment
 from truthfirst.solvefirst.families import FAMILIES
 from truthfirst.solvefirst.families.base import Action, Solution
@@ -29,7 +30,7 @@ from truthfirst.solvefirst.score import (
     reward,
     score_trace,
 )
-from truthfirst.types import Form, Trace
+from truthfirst.types import Form, StopReason, Trace
 
 Candidate = Callable[..., Environment]
 PLAYED = ["optimal", "default", "random", "myopic", "plan", "probe-all", "probe-as-you-go", "probe-2"]
@@ -190,15 +191,19 @@ def test_rewards_of_the_calls_sum_to_what_they_share_out(
 ) -> None:
     env = environment
     trace = play(policy(name), env, Form.AGENTIC, 3)
-    if stops:  # then the last call bears what the episode forgoes
-        trace = dataclasses.replace(trace, turns=trace.turns[: stops if len(trace.turns) > stops else 1])
+    left = bool(stops)
+    if left:
+        trace = dataclasses.replace(
+            trace, turns=trace.turns[: stops if len(trace.turns) > stops else 1], stop=StopReason.STOPPED
+        )
     score, ledger = score_trace(trace), regret_ledger(trace)
     shares = {kind: call_rewards(trace, kind) for kind in REWARD_KINDS}
-    assert all(len(share) == len(trace.turns) for share in shares.values())
+    assert len(shares["outcome"]) == len(trace.turns)
+    further = {len(share) - len(trace.turns) for kind, share in shares.items() if kind != "outcome"}
+    assert further == {int(left)}  # leaving is owed to what was said in the place of a call
     assert shares["outcome"][:-1] == [0.0] * (len(trace.turns) - 1)
     assert sum(shares["outcome"]) == score.reward
-    gains = sum(turn.detail.get("gain", 0) for turn in trace.turns)
-    assert sum(shares["progress"]) == pytest.approx(gains / env.solution.span)
+    assert sum(shares["progress"]) == pytest.approx(score.detail["u"] / env.solution.span)
     if env.family.epsilon == 0:
         assert sum(shares["regret"]) == pytest.approx(score.detail["unclipped"] - 1)
     credit = sum(row.credit or 0 for row in ledger.rows) / ledger.span
@@ -207,6 +212,19 @@ def test_rewards_of_the_calls_sum_to_what_they_share_out(
         r for r, turn in zip(shares["regret"][:-1], trace.turns, strict=False) if turn.kind != "decision"
     ]
     assert quiet == [0.0] * len(quiet)
+
+
+def test_leaving_costs_what_is_still_to_be_had_and_the_call_before_nothing() -> None:
+    """The optimal plan (2, 0, 2, 0) left after one decision: no regret in the call, all of it in the end."""
+    env = build_candidate(Recipe("rationing", "nano", index=0, split="test", setter="terse"))
+    episode = env.episode("I")
+    for action in env.solution.plan[:1]:
+        episode.call(*episode.write(action))
+    episode.stop()
+    *calls, leaving = episode.rewards("regret")
+    assert calls == [0.0]
+    assert leaving == pytest.approx(episode.score().detail["unclipped"] - 1)
+    assert leaving < 0
 
 
 def test_an_unknown_reward_kind_is_named_and_no_calls_get_no_rewards(environment: Environment) -> None:

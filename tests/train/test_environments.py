@@ -125,6 +125,15 @@ def test_a_message_sums_the_rewards_of_its_calls() -> None:
     assert rollout("BA", "", "C").turn_rewards("regret") == [-0.5, 0.0, -0.5]
 
 
+def test_what_leaving_costs_is_owed_to_the_message_that_left() -> None:
+    played = rollout("B", "")  # a call, then a message without any
+    played.episode.rewards = lambda kind: [-0.5, -0.25]  # the last number is for leaving
+    assert played.turn_rewards("regret") == [-0.5, -0.25]
+    cut = rollout("B")  # the episode was cut off: nobody said that it was over
+    cut.episode.rewards = lambda kind: [-0.5, -0.25]
+    assert cut.turn_rewards("regret") == [-0.75]
+
+
 def test_calls_after_the_end_cost_nothing() -> None:
     played = rollout("AAB")
     assert (played.messages, played.over, played.reward) == ([2], True, 1.0)

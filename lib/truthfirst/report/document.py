@@ -17,7 +17,13 @@ import pandas as pd
 from .. import figures, paths
 from ..runs import RunRecord, list_runs
 from ..runs_publish import read_sidecar
-from . import findings_environments, findings_policies, findings_studies, findings_worlds
+from . import (
+    findings_benchmarks,
+    findings_environments,
+    findings_policies,
+    findings_studies,
+    findings_worlds,
+)
 from .blocks import Block, Paragraph, Picture, Section, table_of
 from .findings import Finding, Told, tell_all
 from .grids import grid_blocks
@@ -31,8 +37,8 @@ FINDINGS: tuple[Finding, ...] = (
     *findings_environments.FINDINGS,
     *findings_policies.FINDINGS,
     *findings_environments.SPEED,
+    *findings_benchmarks.FINDINGS,
     *findings_worlds.FINDINGS,
-    *findings_studies.IN_WORLDS,
     *findings_studies.FINDINGS,
 )
 SECTIONS: dict[str, tuple[str, str, str]] = {  # key -> title, notebook, what it asks
@@ -68,7 +74,17 @@ SECTIONS: dict[str, tuple[str, str, str]] = {  # key -> title, notebook, what it
         "What grows with the size of an instance, and what does training do there?",
     ),
     "ablations": ("Ablations", "08_ablations", "Which part of the training is the gain owed to?"),
+    "store": (
+        "Store",
+        "09_store",
+        "How much of a proven bound does a manager earn in a store that runs for a year?",
+    ),
     "worlds": ("Worlds", "10_worlds", "Which latent worlds are there, and which gates do they pass?"),
+    "external": (
+        "External benchmarks",
+        "",
+        "Which suites of other groups run here, and what do the scripted ends of their scale score?",
+    ),
     "further": ("Further studies", "", "What else is stored."),
     "grids": ("Grids and runs", "", "Every stored training cell and every finished run of this checkout."),
 }
@@ -88,6 +104,7 @@ PLACES = {  # name of a figure, else the file that draws it -> section
     "figures_training": "training",
     "figures_strata": "strata",
     "figures_ablations": "ablations",
+    "figures_store": "store",
     "figures_worlds": "worlds",
     "figures_worlds_training": "worlds",
 }

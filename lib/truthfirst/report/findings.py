@@ -6,7 +6,7 @@ the order of FINDINGS here. To add one, write `def name(frames: Frames) -> str` 
     Finding("name", "section", "What it is about", ("stored_frame",), "command that stores it", name)
 
 Rules that a test keeps: no digit in a text of these files; a number reaches a sentence through a format only, and a
-published figure through `stored.sources`. Verbs of comparison come from `words.moves` or `words.compared`.
+published figure through `sources.published`. Verbs of comparison come from `words.moves` or `words.compared`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ import pandas as pd
 
 from ..solvefirst.build_report import entropy
 from ..solvefirst.decontaminate import LONG, PLANTED, contamination
+from ..sources import published
 from ..study.stats import bootstrap_mean
 from .findings import Finding
-from .stored import Frames, frame_of, sources
+from .stored import Frames, frame_of
 from .words import ELSEWHERE, INTERVAL, count, interval, listed, plural, share, small, span
 
 
@@ -96,7 +97,7 @@ def admission(frames: Frames) -> str:
 
 def corpus(frames: Frames) -> str:
     rows, costs = frame_of(frames, "corpus_yield"), frame_of(frames, "corpus_costs")
-    told, tev = sources()["vhd_play"], sources()["tev_gym"]
+    told, tev = published("vhd_play"), published("tev_gym")
     setters = rows[rows["dimension"] == "setter"]
     admitted, candidates = int(setters["admitted"].sum()), int(setters["candidates"].sum())
     domains = rows.loc[rows["dimension"] == "domain", "value"].nunique()
@@ -123,9 +124,9 @@ def diversity(frames: Frames) -> str:
         [name for name, n in zip(topics["name"], topics["value"], strict=True) for _ in range(int(n))]
     )
     near = rows.loc[rows["measure"] == "nearest", "value"]
-    published = sources()["vhd_play"]["domain_entropy"]
+    theirs = published("vhd_play", "domain_entropy")
     return (
-        f"The normalised entropy of {count(len(topics))} topics is {even:.3f} (VHD-Play {published:.3f}, {ELSEWHERE}). "
+        f"The normalised entropy of {count(len(topics))} topics is {even:.3f} (VHD-Play {theirs:.3f}, {ELSEWHERE}). "
         f"The similarity of a prompt to its nearest neighbour in the corpus (Jaccard) is {share(near.median())} "
         f"at the median and {share(near.max())} at most (n = {count(len(near))})."
     )

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pandas as pd
 
+from ..sources import published
 from ..study.stats import Estimate, bootstrap_mean, paired_difference
 from ..study.tables import by_instance, gap_table
 from ..types import Form
 from .findings import Finding
-from .stored import Frames, frame_of, sources
+from .stored import Frames, frame_of
 from .words import (
     ELSEWHERE,
     INTERVAL,
@@ -124,7 +125,7 @@ def gains(frames: Frames) -> str | None:
     rows = main_study(frames)
     if rows.empty:
         return None
-    told = sources()["vhd_play"]["scores"]
+    told = published("vhd_play", "scores")
     said = []
     for form in map(str, Form):
         before, after, found = gain(rows, form)
@@ -144,7 +145,7 @@ def gaps_closed(frames: Frames) -> str | None:
     rows = main_study(frames)
     if rows.empty:
         return None
-    told = sources()["vhd_play"]["closed"]
+    told = published("vhd_play", "closed")
     table = gap_table(rows, "base", "trained")
     seeds = {seed: gap_table(mine, "base", "trained").set_index("gap") for seed, mine in rows.groupby("seed")}
     said = []
@@ -152,11 +153,11 @@ def gaps_closed(frames: Frames) -> str | None:
         each = [float(found.loc[row["gap"], "closed"]) for found in seeds.values()]
         before = Estimate(row["before"], row["before_low"], row["before_high"], row["n"])
         after = Estimate(row["after"], row["after_low"], row["after_high"], row["n"])
-        published = told[row["gap"]]
+        theirs = told[row["gap"]]
         said.append(
             f"of the {row['gap']} gap, {interval(before)} before and {interval(after)} after, training closes "
-            f"{share(row['closed'])} (by seed {span(each)}), {compared(row['closed'], published)} the source's "
-            f"{share(published)}"
+            f"{share(row['closed'])} (by seed {span(each)}), {compared(row['closed'], theirs)} the source's "
+            f"{share(theirs)}"
         )
     return f"Between knowing and acting, {'; '.join(said)} ({INTERVAL}, n = {count(table['n'].iloc[0])}; {ELSEWHERE})."
 
@@ -195,13 +196,13 @@ def transfer(frames: Frames) -> str | None:
     mine = rows[rows["study"] == MAIN]
     if mine.empty:
         return None
-    told = sources()["vhd_play"]["gain"]
+    told = published("vhd_play", "gain")
     said = []
     for role, cells in mine.groupby("role", sort=False):
         before, after, found = gain(cells, AGENTIC)
         families = plural(cells["family"].nunique(), "family", "families")
-        published = told.get(role)
-        theirs = f"; source {', '.join(f'{value:+.2f}' for value in published)}" if published else ""
+        values = told.get(role, ())
+        theirs = f"; source {', '.join(f'{value:+.2f}' for value in values)}" if values else ""
         said.append(
             f"{role} ({families}) {moves(found)}, {number(before)} to {number(after)} ({signed(found)}, "
             f"n = {count(found.n)}{theirs})"
@@ -232,14 +233,14 @@ def divergence(frames: Frames) -> str | None:
     rows = rows[rows["study"] == MAIN]
     if rows.empty:
         return None
-    published = sources()["vhd_play"]["divergence"]
+    theirs = published("vhd_play", "divergence")
     seeds = [_weighted(mine) for _, mine in rows.groupby("seed")]
     first = _weighted(rows[rows["turn"] == rows["turn"].min()])
     later = _weighted(rows[rows["turn"] > rows["turn"].min()])
     mean = _weighted(rows)
     return (
         f"The trained policy lies {mean:.3f} nats a token from its base (by seed {span(seeds, 3)}; "
-        f"{count(rows['tokens'].sum())} tokens), {compared(mean, published)} the source's {published:.3f} "
+        f"{count(rows['tokens'].sum())} tokens), {compared(mean, theirs)} the source's {theirs:.3f} "
         f"({ELSEWHERE}); {first:.3f} in the first message of an episode and {later:.3f} in later ones."
     )
 

@@ -1,4 +1,4 @@
-"""Findings of the deeper studies: what a gain is made of, size, what of the training matters, credit in worlds.
+"""Findings of the deeper studies: what a gain is made of, size, what of the training matters.
 
 See findings.py for the rules.
 """
@@ -9,20 +9,21 @@ from typing import Any
 
 import pandas as pd
 
+from ..sources import published
 from ..study import ablations as ablation_study
 from ..study import scaling as scaling_study
-from ..study.stats import Estimate, bootstrap_mean
+from ..study.stats import Estimate
 from .findings import Finding
 from .findings_policies import AGENTIC, gain
-from .stored import Frames, frame_of, sources
-from .words import ELSEWHERE, count, interval, listed, moves, number, plural, signed
+from .stored import Frames, frame_of
+from .words import ELSEWHERE, count, listed, moves, number, plural, signed
 
 SCALING, ABLATIONS = "scaling", "ablations"
 
 
 def strata(frames: Frames) -> str:
     rows = frame_of(frames, "strata")
-    told = sources()["vhd_play"]["strata"]
+    told = published("vhd_play", "strata")
     said = []
     for name, mine in rows.groupby("stratifier", sort=False):
         terms = mine.set_index("term")
@@ -62,12 +63,24 @@ def scaling(frames: Frames) -> str | None:
             f"{row['size']}{way} {moves(found)}, {number(row['base'])} to {number(row['trained'])} ({signed(found)}, "
             f"n = {count(found.n)}, {plural(row['seeds'], 'seed')})"
         )
-    told = sources()["vhd_play"]["scaling"]
+    told = published("vhd_play", "scaling")
     theirs = [f"{size} {number(base)} to {number(trained)}" for size, (base, trained) in told.items()]
     return (
-        f"A policy trained at each size, agentic score: {'; '.join(said)}. The source's ends: {listed(theirs)} "
-        f"({ELSEWHERE})."
+        f"A policy trained at each size, agentic score: {'; '.join(said)}.{_curriculum(mine)} The source's ends: "
+        f"{listed(theirs)} ({ELSEWHERE})."
     )
+
+
+def _curriculum(rows: pd.DataFrame) -> str:
+    said = []
+    for row in scaling_study.curriculum_against_fixed(rows, AGENTIC).to_dict("records"):
+        found = _estimate(row, "difference")
+        verb = moves(found, "scores more", "scores less", "does not score measurably otherwise")
+        said.append(
+            f"at {row['size']} it {verb}, {number(row['curriculum'])} beside {number(row['fixed'])} ({signed(found)}, "
+            f"n = {count(found.n)})"
+        )
+    return f" The curriculum against the fixed size, at equal samples: {listed(said)}." if said else ""
 
 
 def ablations(frames: Frames) -> str | None:
@@ -78,8 +91,9 @@ def ablations(frames: Frames) -> str | None:
     table = ablation_study.table(mine)
     acted = table[table["form"] == AGENTIC]
     reference = acted[acted["variant"] == ablation_study.REFERENCE].iloc[0]
+    others = acted[acted["variant"] != ablation_study.REFERENCE]
     said = []
-    for row in acted[acted["variant"] != ablation_study.REFERENCE].to_dict("records"):
+    for row in others.to_dict("records"):
         found = _estimate(row, "difference")
         verb = moves(found, "is better", "is worse", "does not differ measurably")
         said.append(
@@ -87,23 +101,24 @@ def ablations(frames: Frames) -> str | None:
         )
     return (
         f"Against the reference run, which reaches {number(reference['trained'])} in form {AGENTIC} "
-        f"(n = {count(reference['n'])}), one thing changed at a time: {'; '.join(said)}."
+        f"(n = {count(reference['n'])}), one thing changed at a time: {'; '.join(said)}.{_extremes(others)}"
     )
 
 
-def credit_in_worlds(frames: Frames) -> str:
-    rows = frame_of(frames, "worlds_scores")
-    base, trained = (rows[rows["policy"] == name] for name in ("base", "trained"))
-    said = [f"before {_both(base)}"]
-    for arm, mine in trained.groupby("arm", sort=False):
-        said.append(f"{arm} {_both(mine)}, {plural(mine['seed'].nunique(), 'seed')}")
-    return f"Held-out worlds, mean progress and share that passes, by what training was paid for: {'; '.join(said)}."
-
-
-def _both(rows: pd.DataFrame) -> str:
-    seeds = [str(seed) for seed in rows["seed"]]
-    phi, passed = (bootstrap_mean(rows[column].to_numpy(float), seeds) for column in ("phi", "passed"))
-    return f"{interval(phi)} and {interval(passed)} (n = {count(phi.n)})"
+def _extremes(rows: pd.DataFrame) -> str:
+    """Name the variants with the largest loss and the largest gain; none where nothing is below or above zero."""
+    order = rows.dropna(subset=["difference"]).sort_values("difference", kind="stable").to_dict("records")
+    if not order:
+        return ""
+    ends = {"loss": order[0] if order[0]["difference"] < 0 else None}
+    ends["gain"] = order[-1] if order[-1]["difference"] > 0 else None
+    said = [
+        f"the largest {word} is that of {row['variant']} ({signed(_estimate(row, 'difference'))})"
+        if row
+        else f"no variant has a {word}"
+        for word, row in ends.items()
+    ]
+    return f" In the mean {listed(said)}."
 
 
 def other_studies(frames: Frames) -> str | None:
@@ -148,15 +163,5 @@ FINDINGS = (
         ("training_scores",),
         "make study GRID=FILE, with a study name of your own",
         other_studies,
-    ),
-)
-IN_WORLDS = (
-    Finding(
-        "credit_in_worlds",
-        "worlds",
-        "Credit for progress",
-        ("worlds_scores",),
-        "python -m truthfirst.study.world_learning data/grids/worlds.yaml",
-        credit_in_worlds,
     ),
 )

@@ -1,4 +1,4 @@
-"""What the report reads: stored frames by name, and the figures that the sources published.
+"""What the report reads: stored frames by name.
 
 Frames are read once each. A frame that is absent or damaged is None here: whoever needs it says "not run yet" or
 "cannot be read".
@@ -9,15 +9,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from .. import paths
-from ..core_yaml import load_yaml
 
 Frames = Callable[[str], pd.DataFrame | None]
-SOURCES = paths.HOME / "data" / "sources.yaml"
 
 
 def stored_frames(folder: Path | None = None) -> Frames:
@@ -47,9 +44,3 @@ def frame_of(frames: Frames, name: str) -> pd.DataFrame:
     if frame is None:
         raise KeyError(name)
     return frame
-
-
-@functools.cache
-def sources() -> dict[str, Any]:
-    """Return the published figures of data/sources.yaml, by system; another experiment, always marked so."""
-    return dict(load_yaml(SOURCES.read_text(encoding="utf-8"), str(SOURCES)))

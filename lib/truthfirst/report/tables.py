@@ -5,16 +5,22 @@ Raw frames are not printed. TABLES lists them; to add one, write a function and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from ..solvefirst.decontaminate import contamination
+from ..study import ablations as ablation_study
+from ..study import scaling as scaling_study
 from ..study.stats import Estimate, bootstrap_mean
+from ..study.store import beside_the_source, by_manager
 from ..study.tables import form_table, gap_table
 from ..types import Form
 from .findings_policies import MAIN, gain, main_study
+from .findings_studies import ABLATIONS, SCALING
+from .findings_worlds import gain_over_seeds, share_over_seeds
 from .stored import Frames, frame_of
 from .words import interval, signed
 
@@ -231,6 +237,82 @@ def worlds(frames: Frames) -> pd.DataFrame:
     return table.reset_index()
 
 
+def scaling(frames: Frames) -> pd.DataFrame:
+    rows = _study(frames, SCALING)
+    if rows.empty:
+        return rows
+    sizes = {str(size): place for place, size in enumerate(dict.fromkeys(rows["size"]))}
+    table = scaling_study.trained_by_size(rows, sizes, str(Form.AGENTIC)).drop(columns="decisions")
+    table["growing"] = table["growing"].replace("", "-")
+    return _with_interval(table.rename(columns={"growing": "through"}), "gain")
+
+
+def curriculum(frames: Frames) -> pd.DataFrame:
+    rows = _study(frames, SCALING)
+    if rows.empty:
+        return rows
+    return _with_interval(scaling_study.curriculum_against_fixed(rows, str(Form.AGENTIC)), "difference")
+
+
+def ablations(frames: Frames) -> pd.DataFrame:
+    rows = _study(frames, ABLATIONS)
+    return rows if rows.empty else _with_interval(ablation_study.table(rows), "difference")
+
+
+def _study(frames: Frames, name: str) -> pd.DataFrame:
+    rows = frame_of(frames, "training_scores")
+    return rows[rows["study"] == name]
+
+
+def _with_interval(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return a table whose difference and its ends stand in one column of text."""
+    told = [
+        "-" if pd.isna(row[column]) else signed(Estimate(row[column], *_ends(row), int(row["n"])))
+        for row in table.to_dict("records")
+    ]
+    return table.assign(**{column: told}).drop(columns=["low", "high"])
+
+
+def _ends(row: Mapping[Any, Any]) -> tuple[float | None, float | None]:
+    low, high = (None if pd.isna(row[end]) else float(row[end]) for end in ("low", "high"))
+    return low, high
+
+
+def store(frames: Frames) -> pd.DataFrame:
+    table = by_manager(frame_of(frames, "store"))
+    reward = [interval(Estimate(row["reward"], *_ends(row), row["n"])) for row in table.to_dict("records")]
+    return table.assign(reward=reward).drop(columns=["low", "high"])
+
+
+def store_beside_the_source(frames: Frames) -> pd.DataFrame:
+    return beside_the_source(frame_of(frames, "store"))
+
+
+def external(frames: Frames) -> pd.DataFrame:
+    rows = frame_of(frames, "external")
+    score = [
+        "-" if pd.isna(row["score"]) else interval(Estimate(row["score"], *_ends(row), row["cases"]))
+        for row in rows.to_dict("records")
+    ]
+    return rows.assign(score=score)[
+        ["benchmark", "group", "category", "model", "status", "cases", "of", "score"]
+    ]
+
+
+def worlds_training(frames: Frames) -> pd.DataFrame:
+    scores, steps = frame_of(frames, "worlds_scores"), frame_of(frames, "worlds_training")
+    out = []
+    for arm, mine in scores.astype({"passed": float}).groupby("arm", sort=False):
+        before, after, found = gain_over_seeds(mine, "phi")
+        failed, passed, more = gain_over_seeds(mine, "passed")
+        own = steps[steps["arm"] == arm]
+        row: dict[str, object] = {"arm": arm, "seeds": found.n, "phi_before": before, "phi_after": after}
+        row |= {"phi_gain": signed(found), "pass_before": failed, "pass_after": passed}
+        row |= {"pass_gain": signed(more), "starved": interval(share_over_seeds(own, "frac_reward_zero_std"))}
+        out.append(row | {"starved_by_verdict": interval(share_over_seeds(own, "same/pass"))})
+    return pd.DataFrame(out)
+
+
 TABLES: Sequence[Summary] = (
     Summary("mechanisms", "Proofs by family", ("certify",), certification),
     Summary("mechanisms", "Scripted references by family, tight budget", ("references",), references),
@@ -249,5 +331,12 @@ TABLES: Sequence[Summary] = (
     Summary("training", "Divergence from the base", ("training_divergence",), divergence),
     Summary("training", "Cost of generation", ("generation",), generation),
     Summary("training", "Cost of a training step", ("training_speed",), training_speed),
+    Summary("scaling", "Agentic score by size of training", ("training_scores",), scaling),
+    Summary("scaling", "Curriculum less fixed size, equal samples", ("training_scores",), curriculum),
+    Summary("ablations", "Variants less the reference", ("training_scores",), ablations),
+    Summary("store", "Managers of the store, net worth at the end", ("store",), store),
+    Summary("store", "Balance beside the source's", ("store",), store_beside_the_source),
     Summary("worlds", "Worlds by generator and tier", ("worlds",), worlds),
+    Summary("worlds", "Training on worlds by arm", ("worlds_scores", "worlds_training"), worlds_training),
+    Summary("external", "External benchmarks by category", ("external",), external),
 )

@@ -301,12 +301,15 @@ def regret_ledger(trace: Trace, *, information: bool = True, credit: bool = True
 
 
 def call_rewards(trace: Trace, kind: str) -> list[float]:
-    """Return one number a call.
+    """Return one number a call, and one more for what leaving cost where an episode was left before its end.
 
     outcome         the reward on the last call
-    progress        gain / span of each decision
-    regret          -rho of each decision, 0 for other calls, and minus the end row on the last call
+    progress        gain / span of each decision; in the end what abandoning the rest brings or costs
+    regret          -rho of each decision, 0 for other calls; in the end minus the end row
     regret+credit   the same, with its credit for each probe
+
+    What the end brings falls on the last call, which used up the budget, or, in an episode that was left, stands as a
+    number of its own: it is owed to whatever was said in the place of a call, not to the call before.
     """
     if kind not in REWARD_KINDS:
         raise ValueError(f"unknown reward kind {kind!r}: choose one of {', '.join(REWARD_KINDS)}")
@@ -316,11 +319,12 @@ def call_rewards(trace: Trace, kind: str) -> list[float]:
         return [0.0] * (len(trace.turns) - 1) + [score_trace(trace).reward]
     if kind == "progress":
         replay = Replay.of(trace)
-        return [
-            (turn.detail["gain"] if action else 0) / replay.span
-            for turn, _, _, action, *_ in replay.positions()
-        ]
-    ledger = regret_ledger(trace, information=False, credit=kind == "regret+credit")
-    rewards = [((row.credit or 0) - (row.regret or 0)) / ledger.span for row in ledger.rows]
-    rewards[-1] -= ledger.end / ledger.span
-    return rewards
+        gains = [turn.detail["gain"] if action else 0 for turn, _, _, action, *_ in replay.positions()]
+        rewards, end = [gain / replay.span for gain in gains], (replay.total() - sum(gains)) / replay.span
+    else:
+        ledger = regret_ledger(trace, information=False, credit=kind == "regret+credit")
+        rewards = [((row.credit or 0) - (row.regret or 0)) / ledger.span for row in ledger.rows]
+        end = -ledger.end / ledger.span
+    if trace.stop is StopReason.STOPPED:
+        return [*rewards, end]
+    return [*rewards[:-1], rewards[-1] + end]

@@ -313,15 +313,16 @@ def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd
     rows = []
     for (arm, length, seed), run in history.groupby(["arm", "decisions", "seed"], sort=False):
         form = str(run["trained_forms"].iloc[0])[0]
-        mean = run.sort_values("step")[f"score/{form}"].rolling(window, min_periods=window).mean()
-        reached = run.sort_values("step")["samples"][mean >= level]
+        played = run.dropna(subset=[f"score/{form}"]).sort_values("step")  # one row a generation
+        mean = played[f"score/{form}"].rolling(window, min_periods=window).mean()
+        reached = played["samples"][mean >= level]
         rows.append(
             {
                 "decisions": length,
                 "arm": arm,
                 "seed": seed,
                 "samples": int(reached.iloc[0]) if len(reached) else None,
-                "last": float(mean.iloc[-1]),
+                "last": float(mean.iloc[-1]) if len(mean) else None,
             }
         )
     table = pd.DataFrame(rows, columns=["decisions", "arm", "seed", "samples", "last"])

@@ -14,14 +14,10 @@ import pandas as pd
 from .stats import paired_difference, summarise
 
 SIZES = ("small", "medium", "large", "huge")
-SOURCE_SHAPES = {"small": "6×5", "huge": "11×11"}
 FAMILIES = ("timed_selection", "rationing", "lot_sizing")
 POLICIES = {"random": "random", "myopic": "myopic", "probe-all": "asks all it can", "reach": "best script"}
 PANELS = ("score", "turns", "solver", "yield")
 COLUMNS = ("panel", "family", "series", "size", "mean", "low", "high", "n")
-# Agentic score of base and trained at the first and the last of the source's four sizes, and its four gains: VHD-Play.
-SOURCE_SCORES = {"base": (0.432, 0.085), "trained": (0.843, 0.946)}
-SOURCE_GAINS = (0.412, 0.551, 0.675, 0.861)
 
 
 def by_size(

@@ -188,7 +188,7 @@ def beside_the_source(frame: pd.DataFrame) -> pd.DataFrame:
             "experiment": "E-Commerce Bench",
             "who": who,
             "balance": figures["balance"],
-            "finished": _finished(figures),
+            "finished": finished(figures),
         }
         for who, figures in published("ecommerce_bench").items()
     ]
@@ -199,7 +199,7 @@ def beside_the_source(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _finished(figures: Mapping[str, Any]) -> str | None:
+def finished(figures: Mapping[str, Any]) -> str | None:
     """Say how many published episodes came to their end, as far as that is stated."""
     if "finished" not in figures:
         return None

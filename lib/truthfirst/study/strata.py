@@ -31,13 +31,14 @@ import pandas as pd
 
 from ..solvefirst.environment import Environment
 from ..solvefirst.score import planner_earnings
+from ..sources import Group
 from ..streams import stream
 from .stats import LEVEL, REPLICATES
 
 ARMS = ("base", "trained")
 PAIR = ("study", "arm", "run", "environment", "budget", "form")  # what tells episodes of one policy apart
 TERMS = ("total", "composition", "within", "interaction", "composition_half", "within_half")
-SOURCE = {"total": 0.443, "composition": 0.030, "within": 0.413}  # by use of the code tool: VHD-Play
+SOURCE = Group("vhd_play", "strata")  # by use of the code tool
 
 
 # --- stratifiers -------------------------------------------------------------------------------------------

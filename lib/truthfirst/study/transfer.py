@@ -11,17 +11,19 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from ..sources import published
 from .stats import paired_difference
 
 ROLE_ORDER = ("trained", "near", "far", "unseen")
-# Agentic gains of the source's large model: VHD-Play. Another experiment, to stand beside ours.
-SOURCE = {
-    "trained": "+0.56",
-    "near": "+0.63",
-    "far": "+0.24 and +0.16",
-    "unseen": "8 of 8 families improved",
-}
 COLUMNS = ("base", "trained", "gain", "low", "high", "n")
+
+
+def source_gains() -> dict[str, str]:
+    """Return, by role, what VHD-Play's large model gained in the agentic form: another experiment, beside ours."""
+    gained = published("vhd_play", "gain")
+    told = {role: " and ".join(f"{value:+.2f}" for value in values) for role, values in gained.items()}
+    unseen = published("vhd_play", "unseen_families")
+    return told | {"unseen": f"{unseen} of {unseen} families improved"}
 
 
 def gains(episodes: pd.DataFrame, by: Sequence[str] = ("role", "family"), form: str = "A") -> pd.DataFrame:
@@ -54,7 +56,7 @@ def by_role(episodes: pd.DataFrame) -> pd.DataFrame:
         families=("family", "size"), improved=("low", lambda low: int((low > 0).sum()))
     )
     table = table.join(improved, on="role")
-    return table.assign(source=table["role"].map(SOURCE))
+    return table.assign(source=table["role"].map(source_gains()))
 
 
 def competence(episodes: pd.DataFrame) -> pd.DataFrame:
