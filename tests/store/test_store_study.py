@@ -24,9 +24,9 @@ def test_a_finished_seed_is_not_played_again(frames, monkeypatch):
 
 def test_every_day_of_a_solvent_store_is_in_the_frame(frames):
     _, episodes, by_day = frames
-    planner = by_day[(by_day["policy"] == "planner") & (by_day["seed"] == 0)]
+    planner = by_day[(by_day["policy"] == "planner") & (by_day["seed"] == store.FIRST)]
     assert planner["day"].tolist() == list(range(29))
-    mine = episodes[(episodes["policy"] == "planner") & (episodes["seed"] == 0)].iloc[0]
+    mine = episodes[(episodes["policy"] == "planner") & (episodes["seed"] == store.FIRST)].iloc[0]
     assert planner["worth"].iloc[-1] == mine["u"]
 
 

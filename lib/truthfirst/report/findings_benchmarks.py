@@ -20,7 +20,7 @@ def store(frames: Frames) -> str:
     rows = frame_of(frames, "store")
     reached = tightness(rows)["planner"]
     blind = by_manager(rows[rows["policy"] != REFERENCE])
-    best = blind["manager"].iloc[blind["reward"].idxmax()]
+    best = blind.sort_values("reward", ascending=False, kind="stable")["manager"].iloc[0]
     scored = bootstrap_mean(rows.loc[rows["policy"] == best, "reward"].to_numpy(float))
     reckless = rows[rows["policy"] == RECKLESS]
     return (

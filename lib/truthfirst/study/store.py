@@ -184,17 +184,12 @@ def tightness(frame: pd.DataFrame) -> pd.DataFrame:
 def beside_the_source(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the source's figures beside ours; they are different stores, and no numbers to compare."""
     rows: list[dict[str, object]] = [
-        {
-            "experiment": "E-Commerce Bench",
-            "who": who,
-            "balance": figures["balance"],
-            "finished": finished(figures),
-        }
-        for who, figures in published("ecommerce_bench").items()
+        {"experiment": "E-Commerce Bench", "who": who, "balance": told["balance"], "finished": finished(told)}
+        for who, told in published("ecommerce_bench").items()
     ]
     for row in by_manager(frame).to_dict("records"):
-        finished = f"{row['n'] - row['bankrupt']} of {row['n']} in {row['turns']:,.0f} turns on average"
-        figures = {"balance": round(row["net worth"]), "finished": finished}
+        ended = f"{row['n'] - row['bankrupt']} of {row['n']} in {row['turns']:,.0f} turns on average"
+        figures = {"balance": round(row["net worth"]), "finished": ended}
         rows.append({"experiment": "this store", "who": row["manager"], **figures})
     return pd.DataFrame(rows)
 
