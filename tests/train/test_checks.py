@@ -51,8 +51,8 @@ def long_tasks(turns: int):
 
 
 def test_a_context_that_cannot_hold_the_turns(pair) -> None:
-    with pytest.raises(SetupError, match=r"lamps in form A: 200 turns .* context of 4096"):
-        check_setup(*pair, long_tasks(200), Plan(episode_tokens=100_000))
+    with pytest.raises(SetupError, match=r"lamps in form A: 2000 turns .* context of 4096"):
+        check_setup(*pair, long_tasks(2_000), Plan(episode_tokens=100_000))
 
 
 def test_a_limit_that_cannot_hold_the_turns(pair) -> None:
@@ -135,3 +135,14 @@ def test_a_loss_that_is_no_number_stops_the_run(trainer) -> None:
     batch["advantages"] = torch.full((4,), math.nan)
     with pytest.raises(TrainingError, match=r"loss is nan at step 1: lower learning_rate \(now 0\.001\)"):
         made._compute_loss(made.model, batch)
+
+
+def test_a_tokenizer_of_phrases_is_not_measured_in_bytes() -> None:
+    """The longest episodes of the study of credit fit: 36 turns, though an unknown call would be 73 bytes."""
+    from truthfirst import paths
+    from truthfirst.train.checks import load_policy
+    from truthfirst.train.evaluate import instances
+
+    [world] = instances(["rationing"], "nano16", 1)
+    tasks = task_set([("key", "rationing")], ["I", "A"], lambda key: world)
+    check_setup(*load_policy(str(paths.HOME / "data" / "checkpoints" / "tiny-long")), tasks, Plan())

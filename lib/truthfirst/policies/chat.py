@@ -16,6 +16,7 @@ the reasoning of earlier messages, which here stays, as it does in TRL.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,14 @@ class ChatFormat:
                 messages.insert(0, _user(system))
         tools = [tool.openai() for tool in view.tools] if self.family != "text" else None
         return self._ids(self._render(messages, prompt=True, tools=tools or None))
+
+    def calling(self, name: str, arguments: dict[str, Any]) -> list[int]:
+        """Return the ids of a message that makes one call, as the template writes it behind an assistant's header."""
+        spoken = {"role": "assistant", "content": "", "tool_calls": [_call(0, name, arguments)]}
+        whole = self._render([_user("dummy"), spoken], prompt=False)
+        head = self._render([_user("dummy")], prompt=True)
+        same = (a == b for a, b in zip(whole, head, strict=False))  # a template may think before it calls
+        return self._ids(whole[sum(itertools.takewhile(bool, same)) :])
 
     def closing(self, replies: Sequence[Reply]) -> list[int]:
         """Return the ids between a sampled message's end-of-turn token and the next message of the model."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ..policies.calls import Call
 from ..policies.chat import ChatFormat
-from ..policies.dialogue import Reply
-from ..types import PublicView
+from ..types import PublicView, ToolSchema
 from .environments import TaskSet
 from .plan import Plan
 
@@ -77,10 +74,7 @@ def _check_context(model: Any, tasks: TaskSet, plan: Plan, chat: ChatFormat) -> 
         opening = len(chat.opening(PublicView(tuple(row["prompt"]), tools, turns)))
         turn = 0
         if tools:
-            name = min((tool.name for tool in tools), key=len)
-            call = json.dumps({"name": name, "arguments": {}})
-            turn = len(chat.tokenizer(call, add_special_tokens=False)["input_ids"]) + 1
-            turn += len(chat.closing([Reply("tool", "", Call(name, {}))]))
+            turn = min(_least_turn(chat, tool) for tool in tools)
         what = f"{row['stratum']} in form {row['form']}: {turns} turns of at least {turn} tokens"
         if turns * turn > plan.episode_tokens:
             raise SetupError(
@@ -92,6 +86,23 @@ def _check_context(model: Any, tasks: TaskSet, plan: Plan, chat: ChatFormat) -> 
                 f"{what} after a prompt of {opening} do not fit the model's context of {context} tokens: use a model "
                 "with a longer context, or play smaller instances"
             )
+
+
+_LEAST: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": True, "array": [], "object": {}}
+
+
+def _least_turn(chat: ChatFormat, tool: ToolSchema) -> int:
+    """Return the tokens of a call with the shortest arguments that its schema asks for, and one for its reply.
+
+    What a template puts around a reply may be a single token: a tokenizer of phrases has whole replies as one.
+    """
+    properties = tool.parameters.get("properties", {})
+    arguments = {
+        name: properties[name].get("enum", [_LEAST.get(properties[name].get("type", ""), "")])[0]
+        for name in tool.parameters.get("required", [])
+        if name in properties
+    }
+    return len(chat.calling(tool.name, arguments)) + 1
 
 
 def _characters(row: dict[str, Any]) -> int:
