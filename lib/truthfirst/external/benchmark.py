@@ -181,9 +181,9 @@ def frame(rows: Any) -> pd.DataFrame:
 def store(rows: pd.DataFrame, path: Path | None = None) -> pd.DataFrame:
     """Add rows to the stored table and return it whole.
 
-    A row replaces the stored one of its benchmark, category and model, unless the stored one has more cases, or the
-    new one says "not run" where the stored one was run. Suites that are not packaged have one row a group without a model, so that no reader takes a missing row
-    for a forgotten one.
+    A row replaces the stored one of its benchmark, category and model, unless the stored one has more cases, or the new
+    one says "not run" where the stored one was run. Suites that are not packaged have one row a group without a model,
+    so that no reader takes a missing row for a forgotten one.
     """
     path = path or paths.RESULTS / "external.parquet"
     known = pd.read_parquet(path).astype(COLUMNS) if path.exists() else frame([])
