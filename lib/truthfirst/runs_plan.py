@@ -200,23 +200,26 @@ def _fit(name: str, value: Any, default: Any) -> Any:
     raise RunError(f"parameter {name} = {value!r}: expected {expected}, such as the default {default!r}")
 
 
+FOLDERS = {"corpus": "texts", "policy": "a checkpoint"}  # parameters that name a folder of the caller's
+
+
 def _placed(name: str, value: Any) -> Any:
-    """Return a given value; a `corpus` as an absolute path, since the kernel works in another folder than the caller.
+    """Return a given value; a folder of the caller's as an absolute path, since the kernel works in another folder.
 
     A relative path is the caller's, ~ is the home folder. Raises RunError where there is no such folder.
     """
-    if name != "corpus" or value is None:
+    if name not in FOLDERS or value is None or (name == "policy" and value == ""):
         return value
     if not isinstance(value, str) or not value.strip():
-        raise RunError(f"parameter corpus = {value!r}: give the path of a folder")
+        raise RunError(f"parameter {name} = {value!r}: give the path of a folder with {FOLDERS[name]}")
     try:
         folder = Path(value).expanduser().absolute()
     except RuntimeError as error:  # ~ of a user who is not known here
-        raise RunError(f"parameter corpus = {value!r}: {error}") from error
+        raise RunError(f"parameter {name} = {value!r}: {error}") from error
     if folder.is_file():
-        raise RunError(f"parameter corpus = {value!r} is a file, not a folder")
+        raise RunError(f"parameter {name} = {value!r} is a file, not a folder")
     if not folder.is_dir():
-        raise RunError(f"parameter corpus = {value!r}: there is no folder {folder}")
+        raise RunError(f"parameter {name} = {value!r}: there is no folder {folder}")
     return str(folder)
 
 
@@ -237,7 +240,7 @@ def label(parameters: Mapping[str, Any]) -> str:
     pieces = []
     for name, value in parameters.items():
         items = value if isinstance(value, list) else [value]
-        if name == "corpus" and isinstance(value, str):
+        if name in FOLDERS and isinstance(value, str) and value:
             items = [Path(value).name]  # where it lies is in the hash
         texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
         pieces.append(f"{name}={_slug('+'.join(texts))[:24]}")

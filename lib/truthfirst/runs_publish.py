@@ -5,7 +5,8 @@ that breaks changes nothing outside. When it has finished, a figure and its fram
 data/results/ if
 
 - the run sets no parameter beside the preset: one that does is an exploration, and
-- nothing is stored under the figure's name, or what is stored was drawn at the same preset.
+- nothing is stored under the figure's name (and the preset is not `smoke`, whose few instances would pass for a study),
+  or what is stored was drawn at the same preset.
 
 What is not copied stays in the run's folder, and the table of runs says why. To have a figure stored at another preset,
 remove its three files from figures/ first. Files are copied whole, the sidecar last, so that a sidecar never speaks of
@@ -25,6 +26,7 @@ from . import paths
 from .records import write_atomic
 
 FIGURE_FOLDER, FRAME_FOLDER = "figures", "results"  # in a run's folder
+TRIAL = "smoke"  # a preset that shows that everything runs
 _PRESET = re.compile(r"-preset=([A-Za-z0-9_]+)-")
 
 
@@ -81,6 +83,9 @@ def plan_publication(folder: Path, varied: Sequence[str], preset: str | None) ->
     if varied:
         return Publication((), f"an exploration ({', '.join(varied)}): its figures stay in its folder")
     reasons = {name: obstacle(paths.FIGURES, name, preset) for name in drawn}
+    if preset == TRIAL:
+        empty = [name for name in drawn if not (paths.FIGURES / f"{name}.json").exists()]
+        reasons |= {name: f"{name} is not stored yet, and {TRIAL} is for trying" for name in empty}
     kept = [reason for reason in reasons.values() if reason]
     more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
     return Publication(

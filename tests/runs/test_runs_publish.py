@@ -81,11 +81,17 @@ def test_a_finished_study_publishes_and_another_preset_keeps_its_figures(
     assert (smoke.folder / "figures" / "curve.png").exists()
 
 
+def test_a_smoke_run_fills_no_empty_place(home: Path, capsys) -> None:
+    run = execute(plan_run("01_small", {"preset": "smoke"})).plan
+    assert "curve.json" not in stored()
+    assert (run.folder / "figures" / "curve.png").exists()
+
+
 def test_the_first_figure_may_be_of_any_preset_and_the_same_preset_replaces_it(quick: Path) -> None:
-    first = execute(plan_run("01_small", {"preset": "smoke"})).plan
+    first = execute(plan_run("01_small", {"preset": "gpu"})).plan
     assert run_of(stored()["curve.json"]) == first.run_id
     (quick / "lib" / "truthfirst" / "new.py").write_text("x = 1")  # newer code, another run
-    again = execute(plan_run("01_small", {"preset": "smoke"})).plan
+    again = execute(plan_run("01_small", {"preset": "gpu"})).plan
     assert again.run_id != first.run_id
     assert run_of(stored()["curve.json"]) == again.run_id
 

@@ -46,6 +46,7 @@ from . import trial, vendor
 from .sealed import decode, encode
 
 SEEDS = "0-4"
+MOST_SEEDS = 10_000  # a run
 _INDEX = "index.jsonl"
 _PROGRAMS = frozenset({"solution/solve.sh", "tests/test.sh"})
 Job = tuple[str, str, int]  # generator, tier, seed
@@ -196,12 +197,14 @@ def _stands(row: dict[str, Any], out: Path) -> bool:
 def _seeds(text: str) -> list[int]:
     first, _, last = text.partition("-")
     try:
-        found = list(range(int(first), int(last or first) + 1))
+        found = range(int(first), int(last or first) + 1)
     except ValueError:
-        found = []
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a seed nor a range of seeds, as in 0-4")
-    return found
+        found = range(0)
+    if not found or found[-1] - found[0] >= MOST_SEEDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a seed nor a range of at most {MOST_SEEDS} seeds, as in 0-4"
+        )
+    return list(found)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .. import paths
-from ..records import write_atomic
+from ..records import RecordError, write_atomic
 from . import html
 from .document import build
 
@@ -39,7 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"error: no PDF, since {error.name} is not installed: make setup", file=sys.stderr)
         return 1
-    except (OSError, RuntimeError) as error:  # Typst reports a page that it cannot set as a RuntimeError
+    except (
+        OSError,
+        RuntimeError,
+        RecordError,
+    ) as error:  # Typst reports a page that it cannot set as a RuntimeError
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

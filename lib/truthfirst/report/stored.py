@@ -13,12 +13,13 @@ from pathlib import Path
 import pandas as pd
 
 from .. import paths
+from ..records import RecordError
 
 Frames = Callable[[str], pd.DataFrame | None]
 
 
 def stored_frames(folder: Path | None = None) -> Frames:
-    """Return a function from a name to its stored frame: None where the file is missing, ValueError if damaged."""
+    """Return a function from a name to its stored frame: None where the file is missing, RecordError if damaged."""
     folder = folder or paths.RESULTS
 
     @functools.cache
@@ -26,7 +27,13 @@ def stored_frames(folder: Path | None = None) -> Frames:
         for suffix, reader in ((".parquet", pd.read_parquet), (".csv", pd.read_csv)):
             file = folder / f"{name}{suffix}"
             if file.exists():
-                frame = reader(file)
+                try:
+                    frame = reader(file)
+                except (OSError, ValueError) as error:
+                    why = " ".join(str(error).split())[:80]
+                    raise RecordError(
+                        f"{file.name} is damaged ({why}): restore it, or run its study again"
+                    ) from error
                 return frame if len(frame) else None
         return None
 

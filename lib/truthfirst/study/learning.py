@@ -23,7 +23,7 @@ import pandas as pd
 from filelock import FileLock
 
 from .. import paths
-from ..records import canonical_json, content_hash, write_atomic, write_parquet
+from ..records import RecordError, canonical_json, content_hash, write_atomic, write_parquet
 from ..solvefirst.environment import Environment
 from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
@@ -221,9 +221,17 @@ def divergence_rows(result: Result) -> pd.DataFrame:
 
 
 def stored(name: str) -> pd.DataFrame:
-    """Return a stored table of FILES; empty, with no columns, where nothing has been stored."""
+    """Return a stored table; empty, with no columns, where nothing has been stored. RecordError where it is damaged."""
     path = paths.STORED / f"{name}.parquet"
-    return pd.read_parquet(path) if path.exists() else pd.DataFrame()
+    if not path.exists():
+        return pd.DataFrame()
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise RecordError(
+            f"{path.name} is damaged ({' '.join(str(error).split())[:80]}): restore it from the repository, or remove "
+            "it and run its study again"
+        ) from error
 
 
 def transfer_rows(cell: Cell, folder: Path, number: int, *, checkpoints: Path = CHECKPOINTS) -> pd.DataFrame:

@@ -14,6 +14,7 @@ that a resumed run goes on as if it had never stopped.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -121,6 +122,12 @@ class Plan:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise PlanError(f"{name} = {value!r}: give an integer of at least {least}")
+        for name in ("learning_rate", "temperature", "max_grad_norm", "variation", "curriculum"):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+                raise PlanError(f"{name} = {number!r}: give a finite number")
+            if number < 0 or (number == 0 and name != "curriculum"):
+                raise PlanError(f"{name} = {number!r}: give a number above 0")
         if not 0 <= self.curriculum < 1:
             raise PlanError(f"curriculum = {self.curriculum!r}: give a score between 0 and 1, or 0 for none")
         if self.curriculum and self.refills:
