@@ -81,7 +81,7 @@ def test_a_finished_study_publishes_and_another_preset_keeps_its_figures(
     assert (smoke.folder / "figures" / "curve.png").exists()
 
 
-def test_a_smoke_run_fills_no_empty_place(home: Path, capsys) -> None:
+def test_a_smoke_run_fills_no_empty_place(quick: Path) -> None:
     run = execute(plan_run("01_small", {"preset": "smoke"})).plan
     assert "curve.json" not in stored()
     assert (run.folder / "figures" / "curve.png").exists()
