@@ -25,8 +25,9 @@ def test_the_notebook_runs_at_smoke(name, tmp_path):
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics
     assert json.loads((run / "status.json").read_text())["state"] == "finished"
-    drawn = list((tmp_path / "figures").glob("*.png"))
+    drawn = list((run / "figures").glob("*.png"))
     assert drawn
+    assert not (tmp_path / "figures").exists()  # a trial fills no empty place
     assert (run / "executed.ipynb").read_text().count('"image/png"') >= len(drawn)  # a reader sees them
     for figure in drawn:
         assert json.loads(figure.with_suffix(".json").read_text())["run"] == run.name

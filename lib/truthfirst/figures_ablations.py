@@ -117,7 +117,10 @@ def scaling_policies(frame: pd.DataFrame) -> Figure:
     score, gain = axes[0]
     for name, colour in (("base", GREY), ("trained", GREEN)):
         score.plot(fixed["decisions"], fixed[name], "o-", color=colour, label=name)
-    score.plot(grown["decisions"], grown["trained"], "D", color=ORANGE, ms=7, label="trained by a curriculum")
+    if len(grown):
+        score.plot(
+            grown["decisions"], grown["trained"], "D", color=ORANGE, ms=7, label="trained by a curriculum"
+        )
     score.set_ylabel("score, form A")
     score.set_ylim(0, 1.02)
     score.legend(fontsize=8)

@@ -129,13 +129,12 @@ def credit(frame: pd.DataFrame) -> Figure:
             rows = part[part["arm"] == arm]
             table = rows.pivot_table(index="samples", columns="seed", values=f"score/{form}")
             table = table.rolling(WINDOW, min_periods=1).mean().dropna()
-            axis.plot(
-                table.index, table.mean(axis=1), color=colour, lw=1.8, label=f"{arm} ({table.shape[1]} seeds)"
-            )
+            axis.plot(table.index, table.mean(axis=1), color=colour, lw=1.8, label=arm)
             axis.fill_between(
                 table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, lw=0
             )
-        axis.set_title(f"{horizon} decisions")
+        seeds = part["seed"].nunique()
+        axis.set_title(f"{horizon} decisions ({seeds} seed{'s' if seeds > 1 else ''})")
         axis.set_xlabel("episodes drawn")
         axis.locator_params(axis="x", nbins=6)
         axis.set_ylim(0, 1.02)
