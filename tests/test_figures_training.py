@@ -55,7 +55,10 @@ def test_credit_has_a_panel_a_horizon() -> None:
         ]
     )
     figure = draw("credit", frame.assign(trained_forms="I"))
-    assert [axis.get_title(loc="left") for axis in figure.axes] == ["4 decisions (2 seeds)", "16 decisions (2 seeds)"]
+    assert [axis.get_title(loc="left") for axis in figure.axes] == [
+        "4 decisions (2 seeds)",
+        "16 decisions (2 seeds)",
+    ]
     assert all(len(axis.lines) == 2 for axis in figure.axes)
 
 
