@@ -38,17 +38,16 @@ def ablations(frame: pd.DataFrame) -> Figure:
         )
         if part != (names[y - 1][0] if y else None):
             axis.axhline(y - 0.5, color=GREY, lw=0.5)
-            axis.text(1.10, y, part, transform=_beside(axis), va="center", fontsize=8, weight="bold")
+            axis.text(1.13, y, part, transform=_beside(axis), va="center", fontsize=8, weight="bold")
     axis.set_yticks(range(len(names)), [name for _, name in names])
     axis.invert_yaxis()
     axis.set_xlabel("trained score less the reference's, held-out instances, 95% interval")
     axis.legend(ncols=2, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
-    seeds = (
-        f"{frame['seeds'].min()}"
-        if frame["seeds"].nunique() == 1
-        else f"{frame['seeds'].min()} to {frame['seeds'].max()}"
+    runs = sorted({int(number) for number in frame["seeds"]})
+    seeds = " to ".join(map(str, dict.fromkeys((runs[0], runs[-1]))))
+    figure.suptitle(
+        f"One thing changed at a time ({int(rows['n'].max())} pairs, {seeds} seed{'s' if runs[-1] > 1 else ''})"
     )
-    figure.suptitle(f"One thing changed at a time ({int(rows['n'].max())} pairs, {seeds} seeds)")
     return figure
 
 
