@@ -18,6 +18,12 @@ from truthfirst.solvefirst.families import FAMILIES
 settings.register_profile("seeded", derandomize=True, deadline=None, database=None, max_examples=30)
 settings.load_profile("seeded")
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Notebooks first: they take longest, and at the end one process would wait for the other."""
+    items.sort(key=lambda item: item.get_closest_marker("notebook") is None)
+
+
 Candidate = Callable[..., Environment]
 
 
