@@ -18,6 +18,7 @@ from .records import RecordError, append_jsonl, numbered_jsonl
 from .types import CallStatus, Form, PublicView, Score, StopReason, ToolKind, Trace, Turn
 
 MAX_ARGUMENT_CHARACTERS = 2_000
+MAX_PARTING_CHARACTERS = 2_000
 MAX_ANSWER_CHARACTERS = 20_000
 MAX_NAME_CHARACTERS = 100
 MAX_ARGUMENT_DEPTH = 32  # a trace is copied level by level; nothing may exhaust the interpreter's stack
@@ -105,6 +106,14 @@ class BudgetedEpisode(ABC):
     def _without_turns(self) -> str:
         """Say that there is no turn for a call, where the episode goes on without one."""
         return "No turns are left and no call is executed."
+
+    def answer(self, text: str) -> None:
+        """End the episode and keep the end of `text`: where no written answer is asked for, a message leaves."""
+        if not self.done:
+            self.answer_text = printable(text if isinstance(text, str) else repr(type(text)))[
+                -MAX_PARTING_CHARACTERS:
+            ]
+            self.stop()
 
     def stop(self) -> None:
         """End the episode early; nothing happens if it has ended."""

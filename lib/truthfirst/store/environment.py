@@ -212,12 +212,6 @@ class StoreEpisode(BudgetedEpisode):
     def _completed(self) -> bool:
         return self.state.ended
 
-    def answer(self, text: str) -> None:
-        """End the episode: nobody asks for a written answer here."""
-        if not self.done:
-            self.answer_text = printable(text if isinstance(text, str) else repr(type(text)))[-2_000:]
-            self.stop()
-
     # --- after the fact -----------------------------------------------------------------------
     def score(self) -> Score:
         return score_trace(self.trace())

@@ -224,12 +224,6 @@ class WorkspaceEpisode(BudgetedEpisode):
     def _completed(self) -> bool:
         return self.submitted
 
-    def answer(self, text: str) -> None:
-        """End the episode: a message without a call is no submission."""
-        if not self.done:
-            self.answer_text = printable(text if isinstance(text, str) else repr(type(text)))[-2_000:]
-            self.stop()
-
     def score(self) -> Score:
         return score_trace(self.trace())
 
