@@ -24,7 +24,7 @@ import networkx as nx
 import pandas as pd
 
 from .. import paths
-from ..overlap import tokens
+from ..worldfirst import certify
 from ..worldfirst.agents import AGENTS
 from ..worldfirst.contract import generator
 from ..worldfirst.corrupt import corrupt, restore
@@ -32,7 +32,7 @@ from ..worldfirst.environment import Environment, passed
 from ..worldfirst.gates import GATES, Audit
 from ..worldfirst.generators import GENERATORS
 from ..worldfirst.grading import grade
-from ..worldfirst.instances import Instance, instance
+from ..worldfirst.instances import Instance
 from ..worldfirst.probes import PROBES, Target
 from ..worldfirst.scan import Bounds, pack, scan_archive
 from ..worldfirst.shell import Shell
@@ -311,36 +311,11 @@ def _ungated(made: Instance, files: Files) -> Fraction:
 # --- sizes and costs --------------------------------------------------------------------------------------
 def measure(name: str, seed: int, tier: str) -> tuple[Instance, dict[str, Any]]:
     """Make an instance, solve it twice and grade it; return it with a row of sizes and CPU seconds.
+
     The row's columns are those of the certified table (`worldfirst/certify.py`), without the gates.
     """
-    clock = time.process_time
-    begin = clock()
-    made = instance(name, seed, tier)
-    made_at = clock()
-    answer = made.generator.reference(made.files)
-    solved_at = clock()
-    made.generator.alternative(made.files)
-    solved_again_at = clock()
-    made.verify(answer), made.potential(answer)  # the first time, graders derive what is right
-    ready_at = clock()
-    made.verify(answer), made.potential(answer)
-    return made, _origin(made) | {
-        "files": len(made.files),
-        "bytes": sum(map(len, made.files.values())),
-        "prompt_words": len(tokens(made.prompt)),
-        "nodes": len(made.generator.nodes),
-        "components": len(made.generator.components),
-        "stages": len(made.workflow.stages),
-        "critical_stages": len(made.workflow.critical),
-        "work": made.workflow.work,
-        "defects": len(made.sealed.plan),
-        "defect_kinds": len({one.kind for one in made.sealed.plan}),
-        "make_seconds": made_at - begin,
-        "reference_seconds": solved_at - made_at,
-        "alternative_seconds": solved_again_at - solved_at,
-        "prepare_seconds": ready_at - solved_again_at,
-        "grade_seconds": clock() - ready_at,
-    }
+    made, row = certify.measure(name, tier, seed)
+    return made, _origin(made) | row
 
 
 def certified() -> pd.DataFrame:

@@ -27,7 +27,7 @@ from ..records import append_jsonl, content_hash, read_jsonl, write_parquet
 from .contract import generator
 from .gates import qualify
 from .generators import GENERATORS
-from .instances import instance
+from .instances import Instance, instance
 from .similarity import registered, require_new
 from .world import TIERS, WorldError
 
@@ -41,31 +41,24 @@ def source_hash(name: str) -> str:
     return content_hash({str(path.relative_to(_HERE)): path.read_text(encoding="utf-8") for path in files})
 
 
-def prove(name: str, tier: str, seed: int, source: str) -> dict[str, Any]:
-    """Make an instance, run both solvers and the gates; return its row."""
-    row: dict[str, Any] = {"generator": name, "tier": tier, "seed": seed, "source": source, "failed": []}
+def measure(name: str, tier: str, seed: int) -> tuple[Instance, dict[str, Any]]:
+    """Make an instance, solve it twice and grade it twice; return it with its sizes and the CPU seconds of each.
+
+    Raises WorldError where the generator breaks its contract.
+    """
     clock = time.process_time
-    try:
-        begin = clock()
-        made = instance(name, seed, tier)
-        made_at = clock()
-        reference = made.generator.reference(made.files)
-        solved_at = clock()
-        made.generator.alternative(made.files)
-        solved_again_at = clock()
-        made.verify(reference), made.potential(reference)  # the first time, graders derive what is right
-        ready_at = clock()
-        made.verify(reference), made.potential(reference)
-        graded_at = clock()
-        gates = qualify(made, without=() if seed == 0 else ("six-seed diversity",))
-        done_at = clock()
-    except WorldError as error:
-        return row | {"failed": [f"instance: {error}"]}
-    return row | {
-        "failed": [f"{gate.name}: {gate.evidence}" for gate in gates if not gate.passed],
-        "id": made.id,
-        "world": made.world_hash,
-        "tree": made.tree_hash,
+    begin = clock()
+    made = instance(name, seed, tier)
+    made_at = clock()
+    reference = made.generator.reference(made.files)
+    solved_at = clock()
+    made.generator.alternative(made.files)
+    solved_again_at = clock()
+    made.verify(reference), made.potential(reference)  # the first time, graders derive what is right
+    ready_at = clock()
+    made.verify(reference), made.potential(reference)
+    graded_at = clock()
+    return made, {
         "files": len(made.files),
         "bytes": sum(map(len, made.files.values())),
         "prompt_words": len(tokens(made.prompt)),
@@ -81,7 +74,25 @@ def prove(name: str, tier: str, seed: int, source: str) -> dict[str, Any]:
         "alternative_seconds": solved_again_at - solved_at,
         "prepare_seconds": ready_at - solved_again_at,
         "grade_seconds": graded_at - ready_at,
-        "gates_seconds": done_at - graded_at,
+    }
+
+
+def prove(name: str, tier: str, seed: int, source: str) -> dict[str, Any]:
+    """Make an instance, run both solvers and the gates; return its row."""
+    row: dict[str, Any] = {"generator": name, "tier": tier, "seed": seed, "source": source, "failed": []}
+    try:
+        made, measured = measure(name, tier, seed)
+        begin = time.process_time()
+        gates = qualify(made, without=() if seed == 0 else ("six-seed diversity",))
+    except WorldError as error:
+        return row | {"failed": [f"instance: {error}"]}
+    return row | {
+        "failed": [f"{gate.name}: {gate.evidence}" for gate in gates if not gate.passed],
+        "id": made.id,
+        "world": made.world_hash,
+        "tree": made.tree_hash,
+        **measured,
+        "gates_seconds": time.process_time() - begin,
     }
 
 
