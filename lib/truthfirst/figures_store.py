@@ -107,7 +107,7 @@ def store_bound(frame: pd.DataFrame) -> Figure:
     axis.plot(x, best, "s", color=BLUE, ms=5, label="best scripted manager, hidden demand")
     axis.axhline(ASKED, color=BLACK, lw=1, ls=":")
     axis.text(len(plan) - 0.4, ASKED, f" {ASKED}, asked\n of the plan", va="center", fontsize=8)
-    axis.set_xticks(x, plan.index.astype(str), fontsize=7)
+    axis.set_xticks(x, plan.index.astype(str), fontsize=7, rotation=90)
     axis.set_xlabel("seed")
     axis.set_ylabel("share of bound - u0")
     axis.set_xlim(-0.5, len(plan) - 0.4)
