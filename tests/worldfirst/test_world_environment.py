@@ -192,6 +192,8 @@ def test_recipes_rebuild_and_old_ones_are_refused(world):
     assert build_environment(world.instance.recipe).id == world.id
     with pytest.raises(RecordError, match="revision"):
         build_environment(world.instance.recipe | {"revision": 99})
+    with pytest.raises(RecordError, match="no 'tier'"):
+        build_environment({"generator": "warehouse", "seed": 7})
 
 
 def test_without_a_sandbox_nothing_starts(world, monkeypatch):

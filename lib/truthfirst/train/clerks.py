@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from ..solvefirst.environment import Environment, InstanceEpisode
-from ..solvefirst.families.base import Action
+from ..solvefirst.families.base import Action, Move
 from ..solvefirst.realize.tools import Probe
-from ..solvefirst.references import POLICIES, draw_action
+from ..solvefirst.references import POLICIES, Position, draw_action
 from ..types import Form
 
 DONE = "Done."
@@ -37,12 +37,14 @@ class Habits:
 
     careful   share of clerks who play well
     plans     whether these write their plan down before the first decision
+    slip      chance that one of their decisions is drawn at random; they go on as well as can be done from there
     fumble    chance that a careless clerk's decision is one that cannot be permitted
     leave     chance, before each decision, that a careless clerk goes home
     """
 
     careful: float = 0.25
     plans: bool = True
+    slip: float = 0.0
     fumble: float = 0.03
     leave: float = 0.02
 
@@ -81,7 +83,10 @@ def _careful(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator,
         if choice is None:
             return
         thought = ""
-        if isinstance(choice, Action) and habits.plans:
+        if isinstance(choice, Action) and habits.slip and rng.random() < habits.slip:
+            choice = draw_action(_moves(position), rng)
+            plan.clear()
+        elif isinstance(choice, Action) and habits.plans:
             if not plan and position.known.keys() >= position.family.hidden(position.public).keys():
                 rest = position.family.residual(position.believed, position.state)
                 plan.extend(position.family.optimum(rest).plan)
@@ -99,8 +104,7 @@ def _careless(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator
     for i in rng.permutation(len(unknown))[:asked]:
         act(*episode.write(Probe(unknown[int(i)])))
     while not episode.done and rng.random() >= habits.leave:
-        position = episode.position()
-        moves = [move for move in position.family.legal(position.public, position.state) if len(move)]
+        moves = _moves(episode.position())
         if not moves:
             return
         name, arguments = episode.write(draw_action(moves, rng))
@@ -108,3 +112,7 @@ def _careless(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator
         if numbers and rng.random() < habits.fumble:
             arguments = arguments | {numbers[-1]: arguments[numbers[-1]] + int(rng.integers(5, 20))}
         act(name, arguments)
+
+
+def _moves(position: Position) -> list[Move]:
+    return [move for move in position.family.legal(position.public, position.state) if len(move)]

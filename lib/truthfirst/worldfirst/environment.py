@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from .. import __version__
-from ..episode import BudgetedEpisode, Outcome, printable
+from ..episode import BudgetedEpisode, Outcome, as_text, printable
 from ..records import RecordError
 from ..sandbox import require_sandbox
 from ..types import Form, PublicView, Score, Trace, Turn
@@ -129,8 +129,13 @@ class Environment:
 def build_environment(recipe: dict[str, Any], calls: int = CALLS, **options: Any) -> Environment:
     """Return the environment of a recipe: generator, seed, tier, and the revision it was made with.
 
-    Raises RecordError when the generator has another revision by now: the seed would give another world.
+    Raises RecordError when an entry is missing, and when the generator has another revision by now: the seed would
+    give another world.
     """
+    if missing := [name for name in ("generator", "seed", "tier") if name not in recipe]:
+        raise RecordError(
+            f"recipe {as_text(recipe)[:80]} has no {missing[0]!r}: it needs generator, seed and tier"
+        )
     made = instance(recipe["generator"], recipe["seed"], recipe["tier"])
     if recipe.get("revision", made.generator.revision) != made.generator.revision:
         raise RecordError(
