@@ -70,6 +70,20 @@ def test_the_conversation_that_is_sent_is_well_formed() -> None:
     assert trace.header["rollout"]["counts"] == {"several_calls": 1}
 
 
+def test_a_window_drops_the_older_exchanges_whole() -> None:
+    script = Script(
+        *[ok(PROBE_A, {"prompt_tokens": 100 + 60 * n, "completion_tokens": 9}) for n in range(4)] * 5
+    )
+    trace = play(script, [Drawers(20)], rules=Rules(window=350, max_message_tokens=50))[0]
+    assert len(trace.turns) == 20
+    for asked in script.asked:
+        roles = [message["role"] for message in asked["messages"]]
+        assert roles == ["system", "user"] + ["assistant", "tool"] * ((len(roles) - 2) // 2)
+    assert max(len(asked["messages"]) for asked in script.asked) < 20
+    assert trace.header["rollout"]["counts"]["forgotten"] > 8
+    assert len({asked["seed"] for asked in script.asked}) == 20
+
+
 # --- what a model may do ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("call", "name"),

@@ -299,3 +299,40 @@ def test_a_real_environment_is_played(candidate) -> None:
     assert traces[0].stop is StopReason.MALFORMED
     assert {turn.status for turn in traces[1].turns} == {"refused"}
     assert traces[1].header["policy"] == "clock"
+
+
+def test_a_window_keeps_the_instructions_and_the_latest_exchanges(clock: LanguagePolicy) -> None:
+    rules = Rules(window=900, max_message_tokens=20)
+    policy = LanguagePolicy(clock.model, clock.tokenizer, "clock", seed=3, rules=rules)
+    read: list[list[int]] = []
+    generate = policy.engine.generate
+
+    def watched(sequences, limits, streams):
+        read.extend(map(list, sequences))
+        assert all(len(s) + limit <= 900 for s, limit in zip(sequences, limits, strict=True))
+        return generate(sequences, limits, streams)
+
+    policy.engine.generate = watched  # type: ignore[method-assign]
+    (conversation,) = policy.converse([Drawers(60)])
+    trace = policy.trace(conversation)
+    assert len(trace.turns) == len(read) == 60
+    assert {turn.status for turn in trace.turns} == {"ok"}
+    opening = conversation.prompt_ids
+    assert all(ids[: len(opening)] == opening for ids in read)
+    assert all(ids[len(opening) :] == conversation.ids[: len(ids)][len(opening) :] for ids in read[:2])
+    whole = clock.tokenizer.decode(conversation.ids)
+    for ids in (
+        read
+    ):  # what is read behind the instructions is one piece of the conversation, from a message's start on
+        assert clock.tokenizer.decode(ids[len(opening) :]) in whole
+        assert len(ids) == len(opening) or ids[len(opening)] == conversation.completion_ids[0]
+    assert trace.header["rollout"]["counts"]["forgotten"] > 40
+    assert max(message["prompt_tokens"] for message in trace.header["rollout"]["messages"]) <= 880
+
+
+def test_a_window_that_cannot_hold_the_instructions_is_refused(clock: LanguagePolicy) -> None:
+    policy = LanguagePolicy(clock.model, clock.tokenizer, rules=Rules(window=100))
+    with pytest.raises(ModelError, match="window of 100 tokens cannot hold"):
+        policy.converse([Drawers(3)])
+    with pytest.raises(ValueError, match="window must be"):
+        Rules(window=-1)

@@ -12,6 +12,9 @@ The rules, the same for a model in this process and for a server:
    sampled `max_episode_tokens`, or its context is full, it is stopped.
 5. In form F the first message without a call is the answer, whatever it holds; so is one with calls when no turn is
    left for them, or when no tool is offered. Messages are cut at `max_answer_tokens`.
+6. With a `window`, a model reads the instructions and the latest exchanges only: when these fill the window, the oldest
+   exchanges are forgotten until half of the room beside the instructions is free. An episode of thousands of turns then
+   costs as much a turn as one of a hundred; what was forgotten is lost to the model, never to the record.
 
 Everything is recorded under `rollout` in the trace's header: one record a message with the turns it used and what was
 wrong with it, counts of each irregularity, tokens, and how the conversation ended.
@@ -53,17 +56,21 @@ REMINDER_CUT = "Your message was too long and was cut before any call. Write one
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits of a conversation; see the module docstring. Tokens are sampled tokens, without replies."""
+    """Limits of a conversation; see the module docstring. Tokens are sampled tokens, without replies.
+
+    window   tokens that are read at most, instructions and replies counted; 0: all there are
+    """
 
     reminders: int = 1
     max_message_tokens: int = 512
     max_answer_tokens: int = 2_048
     max_episode_tokens: int = 32_768
     max_calls: int = 16
+    window: int = 0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            least = 0 if name == "reminders" else 1
+            least = 0 if name in ("reminders", "window") else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
@@ -186,6 +193,11 @@ class Dialogue:
             return [Reply("user", REMINDER_CUT if message.cut else REMINDER)]
         self._finish("cut" if message.cut else "empty" if empty else "no_call")
         return []
+
+    def forget(self, exchanges: int) -> None:
+        """Record that the model no longer reads its oldest exchanges."""
+        if exchanges:
+            self.counts["forgotten"] += exchanges
 
     def fail(self, end: End, error: str | None = None) -> None:
         """End the conversation from outside: a full context, or a server that failed for good."""

@@ -190,6 +190,7 @@ class _Talk:
         self.policy, self.address = policy, (address, number)
         self.dialogue = Dialogue(episode, policy.rules)
         self.messages: list[dict[str, Any]] = [dict(message) for message in episode.view.prompt]
+        self.exchanges: deque[int] = deque()  # messages of each exchange that the server is still sent
         self.tools = [tool.openai() for tool in episode.view.tools]
         if self.tools and policy.protocol == "text":
             note = text_instructions(episode.view.tools)
@@ -197,6 +198,9 @@ class _Talk:
                 self.messages[0]["content"] += f"\n\n{note}"
             else:
                 self.messages.insert(0, {"role": "system", "content": note})
+        self.opening = self.length = len(
+            self.messages
+        )  # of the instructions, and of the whole conversation so far
         self.account = {"prompt": 0, "sampled": 0, "recounted_messages": 0, "requests": 0, "retries": 0}
         self.seconds = 0.0
 
@@ -208,7 +212,7 @@ class _Talk:
             "messages": self.messages,
             "max_tokens": self.dialogue.allowance,
             "temperature": how.temperature,
-            "seed": derive(policy.seed, "request", *self.address, len(self.messages)) % 2**31,
+            "seed": derive(policy.seed, "request", *self.address, self.length) % 2**31,
         }
         if how.top_p < 1:
             body["top_p"] = how.top_p
@@ -248,7 +252,20 @@ class _Talk:
         )
         replies = self.dialogue.read(message)
         if replies:
+            before = len(self.messages)
             self._append(text, said, calls, replies)
+            self.exchanges.append(len(self.messages) - before)
+            self.length += self.exchanges[-1]
+            self._forget((prompt_tokens or len(json.dumps(self.messages)) // 4) + tokens)
+
+    def _forget(self, read: int) -> None:
+        """Drop the older half of the exchanges where a request might exceed the window; `read`: tokens so far."""
+        window = self.policy.rules.window
+        if not window or read + 2 * self.dialogue.allowance <= window:
+            return
+        dropped = [self.exchanges.popleft() for _ in range(len(self.exchanges) // 2)]
+        del self.messages[self.opening : self.opening + sum(dropped)]
+        self.dialogue.forget(len(dropped))
 
     def _calls(self, said: dict[str, Any], text: str) -> tuple[list[Call], list[str]]:
         """Return the calls of a message, and what is irregular about it."""
@@ -284,7 +301,7 @@ class _Talk:
         ):  # calls that were not executed are left out: each needs a result
             call = reply.call
             assert call is not None
-            identifier = call.identifier or f"call{len(self.messages):04d}{number}"
+            identifier = call.identifier or f"call{self.length:04d}{number}"
             name = printable(call.name)
             function = {"name": name, "arguments": _echo(call.arguments)}
             entries.append({"id": identifier, "type": "function", "function": function})

@@ -38,12 +38,13 @@ class ModelError(ValueError):
 
 @dataclass(slots=True)
 class Conversation:
-    """The exact tokens of one episode, in the form that TRL's trainer uses.
+    """The exact tokens of one episode, in the form that TRL's trainer uses; with a window, not all are read any more.
 
     prompt_ids      the opening
     completion_ids  everything after it: sampled tokens and the template's pieces between them
     tool_mask       1 where a token was sampled, 0 where the template put it
     logprobs        of the sampled tokens at the sampling temperature; 0.0 elsewhere
+    exchanges       where in completion_ids each message that the model still reads begins
     """
 
     dialogue: Dialogue
@@ -52,10 +53,26 @@ class Conversation:
     completion_ids: list[int] = field(default_factory=list)
     tool_mask: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    exchanges: deque[int] = field(default_factory=lambda: deque([0]))
 
     @property
     def ids(self) -> list[int]:
         return self.prompt_ids + self.completion_ids
+
+    @property
+    def context(self) -> list[int]:
+        """What the model reads: the opening and every exchange that has not been forgotten."""
+        return self.prompt_ids + self.completion_ids[self.exchanges[0] :]
+
+    def forget(self, most: int, limit: int) -> None:
+        """Drop the oldest exchanges until at most `most` tokens are read; the latest goes beyond `limit` only."""
+        dropped, whole = 0, len(self.prompt_ids) + len(self.completion_ids)
+        while len(self.exchanges) > 1:
+            if whole - self.exchanges[0] <= (most if len(self.exchanges) > 2 else limit):
+                break
+            self.exchanges.popleft()
+            dropped += 1
+        self.dialogue.forget(dropped)
 
     def add_sampled(self, sample: Sample) -> None:
         self.completion_ids += sample.ids
@@ -162,7 +179,7 @@ class LanguagePolicy:
             live = [conversation for conversation in live if self._has_room(conversation)]
             if live:
                 limits = [self._limit(conversation) for conversation in live]
-                samples = self.engine.generate([c.ids for c in live], limits, [c.stream for c in live])
+                samples = self.engine.generate([c.context for c in live], limits, [c.stream for c in live])
                 for conversation, sample in zip(live, samples, strict=True):
                     self._take(conversation, sample)
             elif not waiting:
@@ -176,19 +193,33 @@ class LanguagePolicy:
             stream = Stream(self.seed, *address)
             view = episode.view
             if id(view) not in prompts:  # a group's episodes share one view: render it once
-                prompts[id(view)] = (view, self.chat.opening(view))
+                prompts[id(view)] = (view, self._checked(self.chat.opening(view)))
             conversations.append(
                 Conversation(Dialogue(episode, self.rules), stream, list(prompts[id(view)][1]))
             )
         return conversations
 
+    @property
+    def _window(self) -> int:
+        return min(self.rules.window or self.context, self.context)
+
+    def _checked(self, opening: list[int]) -> list[int]:
+        """Return an opening; ModelError where the window has no room for it and two messages."""
+        needed = len(opening) + 2 * self.rules.max_message_tokens
+        if self.rules.window and needed > self._window:
+            raise ModelError(
+                f"a window of {self._window} tokens cannot hold instructions of {len(opening)} tokens and two messages "
+                f"of {self.rules.max_message_tokens}: allow {needed} at least, or shorter messages"
+            )
+        return opening
+
     def _limit(self, conversation: Conversation) -> int:
-        return min(conversation.dialogue.allowance, self.context - len(conversation.ids))
+        return min(conversation.dialogue.allowance, self._window - len(conversation.context))
 
     def _has_room(self, conversation: Conversation) -> bool:
         """Say whether a conversation goes on; one that fills the model's context ends here."""
-        if conversation.dialogue.end is None and len(conversation.ids) >= self.context:
-            held = len(conversation.ids)
+        if conversation.dialogue.end is None and len(conversation.context) >= self.context:
+            held = len(conversation.context)
             conversation.dialogue.fail(
                 "context_full", f"{held} tokens fill the model's context of {self.context}"
             )
@@ -196,7 +227,7 @@ class LanguagePolicy:
 
     def _take(self, conversation: Conversation, sample: Sample) -> None:
         """Record one sampled message, let the dialogue act on it, and append what the model is told."""
-        read_before = len(conversation.ids)
+        read_before = len(conversation.context)
         conversation.add_sampled(sample)
         dialogue = conversation.dialogue
         spoken = sample.ids[:-1] if sample.stopped else sample.ids
@@ -216,6 +247,10 @@ class LanguagePolicy:
         if sample.ids[-1] != self.chat.end_id:  # cut, or ended by another stop token: the template closes it
             between = [self.chat.end_id, *between]
         conversation.add_given(between)
+        conversation.exchanges.append(len(conversation.completion_ids))
+        opening, limit = len(conversation.prompt_ids), self._window - dialogue.allowance
+        if self.rules.window and len(conversation.context) > limit:
+            conversation.forget(opening + (self._window - opening) // 2, limit)
 
     def read(self, text: str, conversation: Conversation) -> Message:
         """Read one message of this model."""
