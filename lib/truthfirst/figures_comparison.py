@@ -347,6 +347,7 @@ def _endings(axis: Axes, groups: list[pd.DataFrame]) -> None:
 FIGURES: dict[str, Callable[[pd.DataFrame], Figure]] = {
     "forms": forms,
     "losses": losses,
+    "models": losses,  # the same of language models, with how they waste calls
     "probes": probes,
     "regret": regret,
 }

@@ -113,6 +113,24 @@ def test_mutants_by_hand():
     assert "kill 2 of these (66.7%) and 1 survive" in text
 
 
+def test_models_are_told_apart_from_scripts():
+    rows = pd.DataFrame(
+        {
+            "policy": ["plan", "tiny", "tiny"],
+            "form": ["A", "A", "A"],
+            "family": "rationing",
+            "environment": ["e", "e", "f"],
+            "reward": [0.9, 0.25, 0.75],
+            "messages": [None, 3.0, 4.0],
+        }
+    )
+    text = findings_policies.models(given_frames({"models": rows}))
+    assert "tiny 0.50" in text
+    assert "in A (n = 2)" in text
+    assert "plan" not in text
+    assert findings_policies.models(given_frames({"models": rows[:1]})) is None
+
+
 def scores(base: dict[str, float], trained: dict[str, float], study: str = "learning") -> pd.DataFrame:
     """Held-out episodes of four instances and two seeds, whose scores spread by 0.02 around the given means."""
     return pd.DataFrame(
@@ -393,7 +411,7 @@ def test_worlds_count_the_failed_ones():
         {
             "generator": ["a", "b", "b"],
             "tier": "unit",
-            "failed": [[], ["schema: x"], []],
+            "failed": ["[]", '["schema: x"]', "[]"],
             "files": [10, 99, 20],
             "bytes": [100, 9, 300],
             **{f"{part}_seconds": [1.0, 9.0, 1.0] for part in ("make", "reference", "alternative", "gates")},

@@ -90,7 +90,7 @@ def probes(frames: Frames) -> str:
 
 
 def models(frames: Frames) -> str | None:
-    rows = frame_of(frames, "forms")
+    rows = frame_of(frames, "models")
     spoken = rows[rows["messages"].notna()]
     if spoken.empty:
         return None
@@ -258,7 +258,7 @@ FINDINGS = (
         "models",
         "comparisons",
         "Language models",
-        ("forms",),
+        ("models",),
         "python -m truthfirst.runs NOTEBOOK -p model=NAME, with the comparisons notebook",
         models,
     ),

@@ -5,6 +5,7 @@ Raw frames are not printed. TABLES lists them; to add one, write a function and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -223,7 +224,7 @@ def training_speed(frames: Frames) -> pd.DataFrame:
 
 def worlds(frames: Frames) -> pd.DataFrame:
     rows = frame_of(frames, "worlds")
-    rows = rows.assign(passed=rows["failed"].map(len) == 0)
+    rows = rows.assign(passed=rows["failed"].map(json.loads).map(len) == 0)
     table = rows.groupby(["generator", "tier"], sort=False).agg(
         n=("seed", "size"),
         passed=("passed", "sum"),
