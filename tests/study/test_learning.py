@@ -9,7 +9,7 @@ import pytest
 
 from truthfirst.runs_grid import read_grid
 from truthfirst.runs_plan import plan_run
-from truthfirst.study import learning
+from truthfirst.study import cells, learning
 from truthfirst.train import tiny
 from truthfirst.train.base import BaseRecipe, make_tokenizer
 from truthfirst.train.plan import Plan
@@ -112,7 +112,7 @@ def test_samples_to_reach_is_null_where_it_never_was() -> None:
 
 GRIDS = sorted(
     path
-    for path in (learning.paths.HOME / "data" / "grids").glob("*.yaml")
+    for path in (cells.paths.HOME / "data" / "grids").glob("*.yaml")
     if read_grid(path).notebook == "training_cell"
 )
 
@@ -131,8 +131,8 @@ def test_every_cell_of_a_stored_grid_is_a_cell_of_its_own(path) -> None:
     ("given", "named"),
     [
         ({"arm": "magic"}, "unknown arm 'magic'"),
-        ({"arm": "outcome", "seeds": 3}, "cell: there is no 'seeds'"),
-        ({"arm": "outcome", "plan": {"step": 3}}, "plan: there is no 'step'"),
+        ({"arm": "outcome", "seeds": 3}, "no 'seeds' in Cell"),
+        ({"arm": "outcome", "plan": {"step": 3}}, "no 'step' in Plan"),
     ],
 )
 def test_a_wrong_cell_names_what_is_wrong(given, named) -> None:
@@ -143,12 +143,12 @@ def test_a_wrong_cell_names_what_is_wrong(given, named) -> None:
 def test_a_cell_is_obtained_once(base, cell, result, tmp_path, monkeypatch) -> None:
     calls = []
     monkeypatch.setattr(learning, "run_cell", lambda *a, **k: calls.append(a) or result)
-    monkeypatch.setattr(learning, "WORK", tmp_path / "work")
-    monkeypatch.setattr(learning.paths, "STORED", tmp_path)
-    monkeypatch.setattr(learning.paths, "RESULTS", tmp_path)
+    monkeypatch.setattr(cells, "WORK", tmp_path / "work")
+    monkeypatch.setattr(cells.paths, "STORED", tmp_path)
+    monkeypatch.setattr(cells.paths, "RESULTS", tmp_path)
     assert learning.obtain(cell)
     assert not learning.obtain(cell)
     assert len(calls) == 1
-    assert set(learning.rows_of(cell, "training_scores")["form"]) == {"F", "I", "A"}
+    assert set(cells.rows_of(cell, "training_scores")["form"]) == {"F", "I", "A"}
     assert learning.obtain(cell, again=True)
     assert len(calls) == 2

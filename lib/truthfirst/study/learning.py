@@ -11,19 +11,14 @@ seen. Base and trained policy play the same instances with the same draws, so th
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from filelock import FileLock
 
-from .. import paths
-from ..records import RecordError, canonical_json, content_hash, write_atomic, write_parquet
+from ..records import canonical_json, content_hash
 from ..solvefirst.environment import Environment
 from ..solvefirst.families import FAMILIES, role
 from ..train.base import TRAINED, UNTOUCHED
@@ -33,14 +28,12 @@ from ..train.evaluate import compare, episode_table, instances, play, policy
 from ..train.history import read_history
 from ..train.plan import Plan
 from ..types import Form
+from . import cells
+from .cells import CHECKPOINTS, add_rows
 from .divergence import divergence_frame
 from .episodes import decisions
 from .trajectories import with_parts
 
-CHECKPOINTS = paths.HOME / "data" / "checkpoints"
-WORK = (
-    paths.OUTPUT / "data" / "training"
-)  # checkpoints of unfinished and finished cells; not in the repository
 MAIN, TRANSFER = (
     "learning",
     "training_transfer",
@@ -138,49 +131,32 @@ def tasks_of(cell: Cell) -> TaskSet:
 
 def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Result:
     """Train and measure one cell; a broken run goes on from its last checkpoint, a finished one is read back."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / "cell.json", json.dumps(asdict(cell), indent=2, default=dict).encode())
-    finished = folder / "finished.json"
-    if not finished.exists():
+    if cells.begin(cell, folder):
         from ..train.grpo import Trainer  # TRL loads slowly
-        from ..train.run import train
 
         base = str(checkpoints / cell.base)
         model, tokenizer = load_policy(base)
         worlds = instances(cell.families, cell.size, cell.held_out, setter=cell.setter)
         before = play(policy(model, tokenizer, "base", seed=cell.seed), worlds)
-        began = time.perf_counter()
-        trainer = Trainer(model, tokenizer, tasks_of(cell), cell.plan, folder / "steps")
-        train(trainer, resume=True)
-        seconds = time.perf_counter() - began
-        model.save_pretrained(folder / "policy")
-        tokenizer.save_pretrained(folder / "policy")
+        seconds = cells.train(Trainer(model, tokenizer, tasks_of(cell), cell.plan, folder / "steps"), folder)
         player = policy(model.eval(), tokenizer, "trained", seed=cell.seed)
         episodes = before + play(player, worlds)
         origin, _ = load_policy(base)
-        moved = divergence_frame(player, origin.eval(), worlds[:: max(1, len(worlds) // 60)])
-        write_parquet(folder / "scores.parquet", episode_table(episodes))
-        write_parquet(folder / "decisions.parquet", decisions((p.trace for p in episodes), losses=True))
-        write_parquet(folder / "divergence.parquet", moved)
-        write_atomic(finished, json.dumps({"seconds": seconds}).encode())
-    parts = {
-        name: pd.read_parquet(folder / f"{name}.parquet") for name in ("scores", "decisions", "divergence")
-    }
-    seconds = json.loads(finished.read_text(encoding="utf-8"))["seconds"]
-    return Result(cell, read_history(folder / "steps"), **parts, seconds=seconds)
+        cells.finish(
+            folder,
+            seconds,
+            scores=episode_table(episodes),
+            decisions=decisions((p.trace for p in episodes), losses=True),
+            divergence=divergence_frame(player, origin.eval(), worlds[:: max(1, len(worlds) // 60)]),
+        )
+    seconds, tables = cells.finished(folder, "scores", "decisions", "divergence")
+    return Result(cell, read_history(folder / "steps"), **tables, seconds=seconds)
 
 
 # --- stored results ---------------------------------------------------------------------------------------
 def labels(cell: Cell) -> dict[str, Any]:
     """Return the columns that say which run a stored row belongs to."""
-    plan = cell.plan
-    return {
-        "run": cell.id,
-        "study": cell.study,
-        "arm": cell.arm,
-        "seed": cell.seed,
-        "base": cell.base,
+    return cells.labels(cell) | {
         "size": cell.size,
         "growing": "+".join(cell.growing),
         "families_trained": "+".join(cell.families),
@@ -188,19 +164,14 @@ def labels(cell: Cell) -> dict[str, Any]:
         "instances": cell.instances,
         "setter": cell.setter,
         "domain": cell.domain,
-        "loss_kind": plan.loss,
-        "credit": plan.credit,
-        "baseline": plan.baseline,
-        "trained_reward": plan.reward,
-        "scaled": plan.scaled,
+        "trained_reward": cell.plan.reward,
+        "scaled": cell.plan.scaled,
     }
 
 
 def history_rows(result: Result) -> pd.DataFrame:
     """Return the metrics of a run, a row a step; `samples` counts the episodes that were drawn by then."""
-    frame = result.history.copy()
-    drawn = result.cell.plan.rollouts
-    frame["samples"] = [(-(-int(step) // result.cell.plan.updates)) * drawn for step in frame["step"]]
+    frame = cells.with_samples(result.history, result.cell.plan)
     return frame.assign(**labels(result.cell), seconds_total=result.seconds)
 
 
@@ -218,20 +189,6 @@ def divergence_rows(result: Result) -> pd.DataFrame:
         .agg(kl=("kl", "mean"), tokens=("kl", "size"), episodes=("environment", "nunique"))
     )
     return frame.reset_index().assign(**labels(result.cell))
-
-
-def stored(name: str) -> pd.DataFrame:
-    """Return a stored table; empty, with no columns, where nothing has been stored. RecordError where it is damaged."""
-    path = paths.STORED / f"{name}.parquet"
-    if not path.exists():
-        return pd.DataFrame()
-    try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise RecordError(
-            f"{path.name} is damaged ({' '.join(str(error).split())[:80]}): restore it from the repository, or remove "
-            "it and run its study again"
-        ) from error
 
 
 def transfer_rows(cell: Cell, folder: Path, number: int, *, checkpoints: Path = CHECKPOINTS) -> pd.DataFrame:
@@ -266,17 +223,6 @@ def store(result: Result, folder: Path | None = None) -> None:
     """Add the rows of a finished run to the stored results, in the place of earlier rows of the same run."""
     for name, rows in FILES.items():
         add_rows(name, rows(result), folder)
-
-
-def add_rows(name: str, fresh: pd.DataFrame, folder: Path | None = None) -> None:
-    """Add rows to a stored table, in the place of those of the same runs."""
-    path = (folder or paths.RESULTS) / f"{name}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):  # cells of a grid finish side by side
-        if path.exists():
-            old = pd.read_parquet(path)
-            fresh = pd.concat([old[~old["run"].isin(set(fresh["run"]))], fresh], ignore_index=True)
-        write_parquet(path, fresh)
 
 
 # --- what a study asks of the stored rows -------------------------------------------------------------------
@@ -355,13 +301,7 @@ def cell_of(
 
     Raises ValueError that names what does not exist.
     """
-    if arm not in ARMS:
-        raise ValueError(f"unknown arm {arm!r}: choose one of {', '.join(ARMS)}")
-    for name, known in (("plan", Plan), ("cell", Cell)):
-        given = (plan or {}) if name == "plan" else options
-        fields = {field.name for field in dataclasses.fields(known)}
-        if unknown := sorted(set(given) - fields):
-            raise ValueError(f"{name}: there is no {unknown[0]!r}; choose among {', '.join(sorted(fields))}")
+    cells.check(arm, ARMS, (plan or {}, Plan), (options, Cell))
     lists: dict[str, Any] = {
         name: tuple(options[name]) for name in ("families", "forms", "growing") if name in options
     }
@@ -376,19 +316,11 @@ def obtain(cell: Cell, *, others: int = 0, again: bool = False) -> bool:
     others   instances of each family that it does not train on, to measure transfer; 0: none
     again    forget what is stored and what was begun
     """
-    folder = WORK / cell.id
-    if again:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif cell.id in set(stored("training").get("run", ())):
-        return False
-    result = run_cell(cell, folder)
-    if others:
-        add_rows(TRANSFER, transfer_rows(cell, folder, others))
-    store(result)
-    return True
 
+    def run(folder: Path) -> None:
+        result = run_cell(cell, folder)
+        if others:
+            add_rows(TRANSFER, transfer_rows(cell, folder, others))
+        store(result)
 
-def rows_of(cell: Cell, name: str) -> pd.DataFrame:
-    """Return the rows of one cell in a stored table."""
-    table = stored(name)
-    return table[table["run"] == cell.id] if len(table) else table
+    return cells.obtain(cell, "training", run, again=again)

@@ -18,9 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
-import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +25,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..records import content_hash, write_atomic, write_parquet
+from ..records import content_hash
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
 from ..train.evaluate import policy
@@ -37,7 +34,8 @@ from ..train.kept_shell import KeptShell
 from ..train.plan import Plan
 from ..train.world_base import HELD_OUT, KIND, NAME, STEPS_FILE, evaluate
 from ..train.world_lines import CALLS, GENERATOR, TIER, LineEnvironment, line_environment
-from .learning import CHECKPOINTS, WORK, add_rows, stored
+from . import cells
+from .cells import CHECKPOINTS, add_rows
 
 ARMS: dict[str, tuple[dict[str, Any], Any]] = {  # arm -> fields of the plan, what an episode's score is
     "terminal": ({"credit": "outcome"}, "pass"),
@@ -99,14 +97,7 @@ def world_cell(
 
     Raises ValueError that names what does not exist.
     """
-    if arm not in ARMS:
-        raise ValueError(f"unknown arm {arm!r}: choose one of {', '.join(ARMS)}")
-    for given, known in ((plan or {}, Plan), (options, WorldCell)):
-        fields = {field.name for field in dataclasses.fields(known)}
-        if unknown := sorted(set(given) - fields):
-            raise ValueError(
-                f"there is no {unknown[0]!r} in {known.__name__}: choose among {', '.join(sorted(fields))}"
-            )
+    cells.check(arm, ARMS, (plan or {}, Plan), (options, WorldCell))
     return WorldCell(arm=arm, seed=seed, plan=Plan(**{**ARMS[arm][0], **(plan or {})}), **options)
 
 
@@ -126,49 +117,30 @@ def run_cell(
     cell: WorldCell, folder: Path, *, checkpoints: Path = CHECKPOINTS, steps_file: Path = STEPS_FILE
 ) -> Result:
     """Train and measure one cell; a broken run goes on from its last checkpoint, a finished one is read back."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / "cell.json", json.dumps(asdict(cell), indent=2, default=dict))
-    finished = folder / "finished.json"
-    if not finished.exists():
-        from ..train.run import train  # TRL loads slowly
-        from ..train.world_trainer import WorldTrainer
+    if cells.begin(cell, folder):
+        from ..train.world_trainer import WorldTrainer  # TRL loads slowly
 
         model, tokenizer = load_policy(str(checkpoints / cell.base))
         shell = KeptShell(steps_file)
         tasks, worlds = environments(cell, shell)
         before = evaluate(policy(model, tokenizer, "base", seed=cell.seed), worlds, cell.episodes)
-        began = time.perf_counter()
         trainer = WorldTrainer(model, tokenizer, tasks, cell.plan, folder / "steps", shell=shell)
-        train(trainer, resume=True)
-        seconds = time.perf_counter() - began
-        model.save_pretrained(folder / "policy")
-        tokenizer.save_pretrained(folder / "policy")
+        seconds = cells.train(trainer, folder)
         player = policy(model.eval(), tokenizer, "trained", seed=cell.seed)
         after = evaluate(player, worlds, cell.episodes)
-        write_parquet(folder / "scores.parquet", pd.concat([before, after], ignore_index=True))
-        write_atomic(finished, json.dumps({"seconds": seconds}))
-    seconds = json.loads(finished.read_text(encoding="utf-8"))["seconds"]
-    scores = pd.read_parquet(folder / "scores.parquet")
-    return Result(cell, read_history(folder / "steps"), scores, seconds)
+        cells.finish(folder, seconds, scores=pd.concat([before, after], ignore_index=True))
+    seconds, tables = cells.finished(folder, "scores")
+    return Result(cell, read_history(folder / "steps"), **tables, seconds=seconds)
 
 
 # --- stored results ---------------------------------------------------------------------------------------
 def labels(cell: WorldCell) -> dict[str, Any]:
     """Return the columns that say which run a stored row belongs to."""
-    plan = cell.plan
-    return {
-        "run": cell.id,
-        "study": cell.study,
-        "arm": cell.arm,
-        "seed": cell.seed,
-        "base": cell.base,
+    return cells.labels(cell) | {
         "generator": GENERATOR,
         "tier": TIER,
         "instances": cell.instances,
-        "group_size": plan.group_size,
-        "loss_kind": plan.loss,
-        "credit": plan.credit,
-        "baseline": plan.baseline,
+        "group_size": cell.plan.group_size,
         "scoring": ARMS[cell.arm][1],
     }
 
@@ -178,28 +150,17 @@ def store(result: Result, folder: Path | None = None) -> None:
 
     The metrics get the column samples: episodes that were drawn by then.
     """
-    cell, frame = result.cell, result.history
-    drawn = -(-frame["step"] // cell.plan.updates) * cell.plan.rollouts
-    history = frame.assign(samples=drawn, **labels(cell), seconds_total=result.seconds)
-    add_rows(TRAINING, history, folder)
+    cell = result.cell
+    history = cells.with_samples(result.history, cell.plan)
+    add_rows(TRAINING, history.assign(**labels(cell), seconds_total=result.seconds), folder)
     add_rows(SCORES, result.scores.assign(**labels(cell)), folder)
 
 
 def obtain(cell: WorldCell, *, again: bool = False, steps_file: Path = STEPS_FILE) -> bool:
     """Train, measure and store a cell; return False where it is stored already. `again` forgets what was begun."""
-    folder = WORK / cell.id
-    if again:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif cell.id in set(stored(TRAINING).get("run", ())):
-        return False
-    store(run_cell(cell, folder, steps_file=steps_file))
-    return True
-
-
-def rows_of(cell: WorldCell, name: str) -> pd.DataFrame:
-    """Return the rows of one cell in a stored table, TRAINING or SCORES."""
-    table = stored(name)
-    return table[table["run"] == cell.id] if len(table) else table
+    return cells.obtain(
+        cell, TRAINING, lambda folder: store(run_cell(cell, folder, steps_file=steps_file)), again=again
+    )
 
 
 def before_and_after(scores: pd.DataFrame) -> pd.DataFrame:

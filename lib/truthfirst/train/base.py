@@ -68,8 +68,8 @@ class BaseRecipe:
 # What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
 # not write down their plan learns to ask, but hardly to plan while it acts; and one that writes its plan badly after
 # asking sets the ceiling of all later training (LOG): hence three stages, of which the last is long. tiny-long learns
-# episodes of 4 to 16 decisions for studies of horizon. Acting without a written plan is not learned at that length (LOG);
-# so its careful clerks write one, slip now and then as anybody does in a long job, and plan again from where they are.
+# episodes of 4 to 16 decisions for studies of horizon. Acting without a written plan is not learned at that length
+# (LOG), so its careful clerks write one, slip now and then as in any long job, and plan again from where they are.
 FEW_OTHERS = tuple((family, size, min(number, 200)) for family, size, number in OTHERS)
 CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-written": BaseRecipe(habits=Habits(plans=False)),
