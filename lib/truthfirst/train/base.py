@@ -9,11 +9,9 @@ repository holds the result, so that nobody waits for it.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from ..solvefirst.candidates import Recipe, build_candidate
 from ..solvefirst.families import FAMILIES, ROLES
 from ..streams import derive, stream
 from ..types import Form
-from . import sft, tiny
+from . import building, sft, tiny
 from .checks import SetupError, load_policy
 from .clerks import Habits, Messages, answer, clerk
 from .evaluate import evaluate, instances, policy
@@ -165,21 +163,13 @@ def _encoded(
 
 def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool = True) -> pd.DataFrame:
     """Build the checkpoint in `folder`, and return its held-out episodes; an interrupted build resumes."""
-    work = folder.with_name(folder.name + ".building")
-    work.mkdir(parents=True, exist_ok=True)
-    stated = json.dumps(asdict(recipe), indent=2)
-    kept = work / "recipe.json"
-    if kept.exists() and kept.read_text(encoding="utf-8") != stated:
-        raise ValueError(
-            f"{work} holds an unfinished build of another recipe: remove it or choose another folder"
-        )
-    kept.write_text(stated, encoding="utf-8")
+    work = building.begin(folder, recipe)
     if recipe.start is None:
         tokenizer = make_tokenizer(recipe)
         model = tiny.build_model(tokenizer, recipe.shape, derive(recipe.seed, "weights") % 2**32)
     else:
         model, tokenizer = load_policy(str(folder.parent / recipe.start))
-    written = work / "samples.parquet"
+    written = work / building.SAMPLES
     if written.exists():
         samples = sft.load_samples(written)
     else:
@@ -193,7 +183,7 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
         recipe.weights,
         recipe.schedule,
         recipe.seed,
-        work / "steps",
+        work / building.STEPS,
         progress=progress,
     )
     held_out = instances(recipe.families, recipe.size, 100, seed=recipe.seed)
@@ -206,16 +196,7 @@ def build(recipe: BaseRecipe, folder: Path, *, workers: int = 2, progress: bool 
         "last_loss": losses[-1]["loss"] if losses else None,
         "held_out": means.to_dict("records"),
     }
-    (work / "metrics.json").write_text(json.dumps(metrics, indent=2), encoding="utf-8")
-    dtype = torch.bfloat16 if model.num_parameters() > 1_000_000 else torch.float32
-    torch.nn.Module.to(model, dtype)
-    model.save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    shutil.rmtree(work / "steps", ignore_errors=True)
-    written.unlink(missing_ok=True)
-    if folder.exists():
-        shutil.rmtree(folder)
-    work.rename(folder)
+    building.finish(folder, model, tokenizer, metrics)
     return frame
 
 

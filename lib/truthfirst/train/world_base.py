@@ -10,11 +10,9 @@ names, and costs most of the time.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,9 @@ from .. import paths
 from ..interrupts import INTERRUPTED, STOPPED, terminable
 from ..policies import roll_out
 from ..policies.language import LanguagePolicy
-from ..records import write_atomic
 from ..streams import derive, stream
 from ..worldfirst.environment import TOOLS, WorkspaceEpisode
-from . import sft, tiny
+from . import building, sft, tiny
 from .evaluate import policy
 from .kept_shell import KeptShell
 from .world_lines import LINES, Habits, LineEnvironment, Messages, clerk, line_environment
@@ -118,12 +115,7 @@ def build(
     recipe: WorldBaseRecipe, folder: Path, steps: Path, *, workers: int = 8, progress: bool = True
 ) -> pd.DataFrame:
     """Build the checkpoint in `folder`, and return its held-out episodes; an interrupted build resumes."""
-    work = folder.with_name(folder.name + ".building")
-    stated = json.dumps(asdict(recipe), indent=2)
-    kept = work / "recipe.json"
-    if kept.exists() and kept.read_text(encoding="utf-8") != stated:
-        raise ValueError(f"{work} holds an unfinished build of another recipe: remove it")
-    write_atomic(kept, stated)
+    work = building.begin(folder, recipe)
     talks = all_transcripts(recipe, steps, workers, progress)
     tools = [tool.openai() for tool in TOOLS]
     plain: Any = tiny.build_tokenizer([])
@@ -139,7 +131,7 @@ def build(
         {KIND: 1.0},
         recipe.schedule,
         recipe.seed,
-        work / "steps",
+        work / building.STEPS,
         progress=progress,
     )
     number, each = recipe.held_out
@@ -162,13 +154,7 @@ def build(
         }
         | {"episodes": len(frame)},
     }
-    write_atomic(work / "metrics.json", json.dumps(metrics, indent=2))
-    model.save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    shutil.rmtree(work / "steps", ignore_errors=True)
-    if folder.exists():
-        shutil.rmtree(folder)
-    work.rename(folder)
+    building.finish(folder, model, tokenizer, metrics)
     return frame
 
 
