@@ -18,6 +18,7 @@ from .study.stats import bootstrap_mean
 from .study.transfer import ROLE_ORDER, source_gains
 
 SOURCE = Group("vhd_play", "scores")  # form -> base, trained
+RARE = 0.01  # share of tokens below which a message is too rare to draw
 ARM_COLOURS = (BLUE, ORANGE, GREEN, RED, PINK, SKY, GREY)
 LABEL = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
 WINDOW = 5  # logged steps in a running mean
@@ -147,13 +148,15 @@ def credit(frame: pd.DataFrame) -> Figure:
 def divergence(frame: pd.DataFrame) -> Figure:
     """Divergence of trained from base policy by message of the episode, and its mean over all tokens.
 
-    frame: training_divergence.parquet.
+    frame: training_divergence.parquet. Messages with less than RARE of a family's tokens are left out, and counted.
     """
     figure, axes = canvas(1, 1, 6.2, 3.4)
-    axis = axes[0][0]
+    axis, left_out = axes[0][0], 0
     for family, colour in zip(dict.fromkeys(frame["family"]), ARM_COLOURS, strict=False):
         rows = frame[frame["family"] == family].assign(nats=frame["kl"] * frame["tokens"])
-        sums = rows.groupby(["turn", "seed"])[["nats", "tokens"]].sum()
+        common = rows.groupby("turn")["tokens"].sum() >= RARE * rows["tokens"].sum()
+        left_out += int(rows.loc[~rows["turn"].map(common), "tokens"].sum())
+        sums = rows[rows["turn"].map(common)].groupby(["turn", "seed"])[["nats", "tokens"]].sum()
         table = (sums["nats"] / sums["tokens"]).unstack("seed")
         axis.plot(
             table.index + 1,
@@ -174,7 +177,8 @@ def divergence(frame: pd.DataFrame) -> Figure:
     upper, lower = ("bottom", "top") if mean >= source else ("top", "bottom")
     axis.text(edge, mean, f" mean {mean:.3f}", va=upper, fontsize=8)
     axis.text(edge, source, f" source {source}\n (another experiment)", va=lower, fontsize=8)
-    axis.set_xlabel("message of the episode (form A)")
+    rare = f"; {left_out} tokens of rare messages left out" if left_out else ""
+    axis.set_xlabel(f"message of the episode (form A{rare})")
     axis.set_ylabel("KL(trained, base), nats a token")
     axis.set_ylim(0, None)
     axis.legend(fontsize=8)
