@@ -14,11 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .figure_style import BLUE, GREY
+from .sources import published
 
-PUBLISHED = {
-    "dollars": (0.02, 0.05),
-    "seconds": (30.0, 30.0),
-}  # "a few cents" and 30 s an environment, by the sources
 UNITS = {"seconds": "CPU seconds per environment", "dollars": "US dollars per environment"}
 
 
@@ -88,8 +85,17 @@ def _reasons(axis: Axes, cells: pd.DataFrame, names: list[str], columns: list[tu
     axis.set_title("Answers, and candidates by gate")
 
 
+def _elsewhere(measure: str) -> tuple[float, float]:
+    """Return what an environment costs elsewhere, lowest and highest."""
+    if measure == "dollars":
+        low, high = published("vhd_play", "dollars")
+        return low, high
+    seconds = published("tev_gym", "seconds_median")
+    return seconds, seconds
+
+
 def _cost(axis: Axes, cells: pd.DataFrame, names: list[str], measure: str) -> None:
-    low, high = PUBLISHED[measure]
+    low, high = _elsewhere(measure)
     axis.axvspan(low, high, color=GREY, alpha=0.35, lw=1.5)
     axis.set_xscale("log")
     axis.set_xlim(low / 3_000, high * 300)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import betaln
 
 from truthfirst import paths
+from truthfirst.sources import published
 from truthfirst.study import starvation
 from truthfirst.study.starvation import PROGRESS, TERMINAL, Cell, State, probabilities, wasted
 from truthfirst.train.active import expected_waste
@@ -34,7 +35,7 @@ def test_known_answers():
     assert probabilities(CHAIN, np.array([0.25])).tolist() == [[0.5, 0.25, 0.25]]
     assert wasted(CHAIN, TERMINAL, np.array([0.25]), 2) == pytest.approx(0.75**2 + 0.25**2)
     assert wasted(CHAIN, PROGRESS, np.array([0.25]), 2) == pytest.approx(0.5**2 + 2 * 0.25**2)
-    for p, size, share in starvation.SOURCE:  # the source prints whole per cents
+    for p, size, share in published("tev_gym", "starvation"):  # the source prints whole per cents
         assert wasted(CHAIN, TERMINAL, np.array([p]), size) == pytest.approx(share, abs=0.005)
 
 

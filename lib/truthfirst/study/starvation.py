@@ -35,6 +35,7 @@ import pandas as pd
 from scipy.stats import beta, binomtest
 
 from .. import paths
+from ..sources import published
 from ..streams import stream
 from ..worldfirst.instances import Instance
 from ..worldfirst.progress import rollout_return
@@ -48,10 +49,6 @@ REWARDS = (TERMINAL, PROGRESS)
 IDLES = (0.0, 0.5, 0.8, 0.95)  # shares of rollouts that leave nothing, simulated
 IDLE_GRID = np.linspace(0, 0.985, 60)
 IDLE_SKILL = 0.01
-SOURCE = (
-    (0.05, 8, 0.66),
-    (0.01, 8, 0.92),
-)  # p, G, wasted share under terminal reward, as the source prints it
 TRAINING = "worlds_training.parquet"
 NODES = 400  # quantiles that stand for a Beta distribution
 
@@ -198,7 +195,7 @@ def source_table() -> pd.DataFrame:
     """Return the source's two values of the formula."""
     rows = [
         {"kind": "source", "reward": TERMINAL, **asdict(Cell(p, size)), "wasted": share}
-        for p, size, share in SOURCE
+        for p, size, share in published("tev_gym", "starvation")
     ]
     return pd.DataFrame(rows)
 

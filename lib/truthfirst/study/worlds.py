@@ -24,6 +24,7 @@ import networkx as nx
 import pandas as pd
 
 from .. import paths
+from ..sources import published
 from ..worldfirst import certify
 from ..worldfirst.agents import AGENTS
 from ..worldfirst.contract import generator
@@ -42,17 +43,6 @@ from ..worldfirst.world import Defect, Files, Sealed, Verdict, Verify
 WINDOW = 90  # characters of a line that an excerpt shows
 CERTIFIED = "worlds.parquet"  # of worldfirst.certify
 SIZES = "files kB stages critical_stages nodes components defect_kinds defects prompt_words".split()
-SOURCE_DAG = {"stages": 6.0, "nodes": 8.0, "components": 6.0, "defect_kinds": 2.0, "prompt_words": 583.0}
-SOURCE_SIZES = {  # medians by tier; those of SOURCE_DAG are of the whole corpus
-    "unit": {"files": 17.0, "kB": 51.0} | SOURCE_DAG,
-    "small": {"files": 20.0, "kB": 168.0} | SOURCE_DAG,
-    "full": {"files": 28.0, "kB": 586.0} | SOURCE_DAG,
-}
-SOURCE_COSTS: dict[str, Any] = {
-    "whole_s": 30.0,
-    "whole_s_p90": 82.0,
-    "grade_s": 0.3,
-}  # both solvers and the suite included
 UNTOUCHED, RIGHT = "untouched tree", "right answer"  # what stands beside the gaming probes
 ASKS = {
     "reward causality": "a component is lost when its cause is spoilt",
@@ -340,9 +330,16 @@ def size_table(frame: pd.DataFrame) -> pd.DataFrame:
     rows: list[pd.DataFrame] = []
     for tier in dict.fromkeys(table["tier"]):
         rows.append(table[table["tier"] == tier])
-        if tier in SOURCE_SIZES:
-            rows.append(pd.DataFrame([{"tier": tier, "whose": "source, median"} | SOURCE_SIZES[tier]]))
+        if tier in published("tev_gym", "tiers"):
+            rows.append(pd.DataFrame([{"tier": tier, "whose": "source, median"} | _source_sizes(tier)]))
     return pd.concat(rows, ignore_index=True)[["tier", "whose", "instances", *SIZES]]
+
+
+def _source_sizes(tier: str) -> dict[str, float]:
+    """Return the source's medians: of a tier's input tree, and the others of its whole corpus."""
+    told = published("tev_gym")
+    sizes = {name: told[f"{name}_median"] for name in ("stages", "nodes", "components", "defect_kinds")}
+    return {**told["tiers"][tier], **sizes, "prompt_words": told["prompt_tokens_median"]}
 
 
 def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -361,8 +358,10 @@ def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
     told = pd.DataFrame({"tier": frame["tier"], "whose": frame["generator"], **columns, "whole_s": whole})
     groups = told.groupby(["tier", "whose"], sort=False)
     table = groups.median().assign(whole_s_p90=groups["whole_s"].quantile(0.9)).reset_index()
-    source = pd.DataFrame([{"tier": "all", "whose": "source, median"} | SOURCE_COSTS])
-    return pd.concat([table, source], ignore_index=True)
+    told = published("tev_gym")  # both solvers and the suite included
+    source = {"tier": "all", "whose": "source, median", "whole_s": told["seconds_median"]}
+    source |= {"whole_s_p90": told["seconds_p90"], "grade_s": told["grading_seconds_median"]}
+    return pd.concat([table, pd.DataFrame([source])], ignore_index=True)
 
 
 def audit(every: Sequence[Instance]) -> tuple[pd.DataFrame, pd.DataFrame]:
