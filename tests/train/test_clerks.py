@@ -71,3 +71,22 @@ def test_clerks_are_seeded(worlds) -> None:
     )
     assert one == two
     assert one != other
+
+
+def test_clerks_who_plan_ahead_plan_in_blocks_and_may_slip_for_a_block() -> None:
+    [world] = instances(["rationing"], "nano16", 1)
+    sure = clerk(world, Form.INFORMED, Habits(careful=1.0, ahead=4), stream(0, "ahead"))
+    spoken = [message["content"] for message in sure if message["role"] == "assistant"]
+    assert [number for number, thought in enumerate(spoken[:16]) if thought] == [0, 4, 8, 12]
+    assert all(thought.count("spend") == 4 for thought in spoken[:16:4])
+    assert replayed(world, Form.INFORMED, sure) == 1.0
+    planned = []
+    for again in range(100):
+        slippery = clerk(
+            world, Form.INFORMED, Habits(careful=1.0, ahead=4, slip=0.5), stream(0, "slip", again)
+        )
+        spoken = [message["content"] for message in slippery if message["role"] == "assistant"][:16]
+        blocks = [number for number, thought in enumerate(spoken) if thought]
+        assert set(blocks) <= {0, 4, 8, 12}
+        planned.append(len(blocks) / 4)
+    assert 0.4 < statistics.mean(planned) < 0.6

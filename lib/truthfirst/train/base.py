@@ -66,8 +66,9 @@ class BaseRecipe:
 # What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
 # not write down their plan learns to ask, but hardly to plan while it acts; and one that writes its plan badly after
 # asking sets the ceiling of all later training (LOG): hence three stages, of which the last is long. tiny-long learns
-# episodes of 4 to 16 decisions for studies of horizon. Acting without a written plan is not learned at that length
-# (LOG), so its careful clerks write one, slip now and then as in any long job, and plan again from where they are.
+# episodes of 4 to 16 decisions for studies of horizon. Of that length it learns neither to act without a written plan
+# nor to follow a plan of sixteen entries (LOG), so its careful clerks plan four decisions at a time, and more often
+# than not take them at random instead: a long episode goes well only where that choice goes well again and again.
 FEW_OTHERS = tuple((family, size, min(number, 200)) for family, size, number in OTHERS)
 CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-written": BaseRecipe(habits=Habits(plans=False)),
@@ -95,7 +96,7 @@ CHECKPOINTS: dict[str, BaseRecipe] = {
         instances=4_000,
         others=tuple(("rationing", size, 2_000) for size in ("nano", "nano8", "nano12")),
         weights={"F": 0.25, "I": 0.25, "A": 0.2, OTHER: 0.3},
-        habits=Habits(careful=0.35, slip=0.08),
+        habits=Habits(careful=0.8, ahead=4, slip=0.6),
         schedule=sft.Schedule(steps=1_300, learning_rate=7e-4),
         start="tiny-base",
         seed=2,

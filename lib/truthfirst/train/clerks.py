@@ -37,13 +37,15 @@ class Habits:
 
     careful   share of clerks who play well
     plans     whether these write their plan down before the first decision
-    slip      chance that one of their decisions is drawn at random; they go on as well as can be done from there
+    ahead     decisions that they plan at a time; 0: all that are left
+    slip      chance, whenever they would plan, that they take the same number of decisions at random instead
     fumble    chance that a careless clerk's decision is one that cannot be permitted
     leave     chance, before each decision, that a careless clerk goes home
     """
 
     careful: float = 0.25
     plans: bool = True
+    ahead: int = 0
     slip: float = 0.0
     fumble: float = 0.03
     leave: float = 0.02
@@ -77,19 +79,22 @@ Act = Callable[..., None]
 def _careful(episode: InstanceEpisode, habits: Habits, rng: np.random.Generator, act: Act) -> None:
     decide = POLICIES["probe-all"].decide
     plan: deque[Action] = deque()
+    slipping = 0  # decisions still to be taken at random
     while not episode.done:
         position = episode.position()
         choice = decide(position, rng)
         if choice is None:
             return
         thought = ""
-        if isinstance(choice, Action) and habits.slip and rng.random() < habits.slip:
+        if isinstance(choice, Action) and not plan and not slipping and rng.random() < habits.slip:
+            slipping = habits.ahead or position.family.horizon(position.public)
+        if isinstance(choice, Action) and slipping:
             choice = draw_action(_moves(position), rng)
-            plan.clear()
+            slipping -= 1
         elif isinstance(choice, Action) and habits.plans:
             if not plan and position.known.keys() >= position.family.hidden(position.public).keys():
                 rest = position.family.residual(position.believed, position.state)
-                plan.extend(position.family.optimum(rest).plan)
+                plan.extend(position.family.optimum(rest).plan[: habits.ahead or None])
                 thought = episode.write_plan(tuple(plan))
             if plan:
                 choice = plan.popleft()
