@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
@@ -28,3 +30,20 @@ def test_outside_the_main_thread_nothing_is_changed():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_an_interrupt_that_a_destructor_swallows_comes_again(capsys):
+    class Unlucky:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def work() -> None:
+        with terminable():
+            Unlucky()
+            time.sleep(5)
+
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert sys.unraisablehook is before
+    assert capsys.readouterr().err == ""
