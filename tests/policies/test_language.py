@@ -321,9 +321,8 @@ def test_a_window_keeps_the_instructions_and_the_latest_exchanges(clock: Languag
     assert all(ids[: len(opening)] == opening for ids in read)
     assert all(ids[len(opening) :] == conversation.ids[: len(ids)][len(opening) :] for ids in read[:2])
     whole = clock.tokenizer.decode(conversation.ids)
-    for ids in (
-        read
-    ):  # what is read behind the instructions is one piece of the conversation, from a message's start on
+    # What is read behind the instructions is one piece of the conversation, from a message's start on.
+    for ids in read:
         assert clock.tokenizer.decode(ids[len(opening) :]) in whole
         assert len(ids) == len(opening) or ids[len(opening)] == conversation.completion_ids[0]
     assert trace.header["rollout"]["counts"]["forgotten"] > 40

@@ -198,9 +198,8 @@ class _Talk:
                 self.messages[0]["content"] += f"\n\n{note}"
             else:
                 self.messages.insert(0, {"role": "system", "content": note})
-        self.opening = self.length = len(
-            self.messages
-        )  # of the instructions, and of the whole conversation so far
+        # Messages of the instructions, and of the whole conversation so far with those that were forgotten.
+        self.opening = self.length = len(self.messages)
         self.account = {"prompt": 0, "sampled": 0, "recounted_messages": 0, "requests": 0, "retries": 0}
         self.seconds = 0.0
 
