@@ -27,17 +27,26 @@ def test_ablations_draw_a_point_for_each_variant_and_form() -> None:
 
 def test_policies_by_size_stand_beside_the_source() -> None:
     rows = [
-        {"size": f"nano{n}", "decisions": n, "growing": "", "base": 0.3, "trained": 0.6, "gain": 0.3}
-        | {"low": 0.2, "high": 0.4, "n": 100, "seeds": 1}
-        for n in (4, 8, 12, 16)
+        {"family": family, "size": f"nano{n}", "decisions": n, "growing": "", "base": 0.3, "trained": 0.6}
+        | {"gain": gain, "low": gain - 0.1, "high": gain + 0.1, "n": 100, "seeds": 1}
+        for family, gain in (("all", 0.3), ("rationing", 0.4))
+        for n in (4, 5, 6, 8)
     ]
-    rows.append(rows[-1] | {"growing": "nano4+nano16", "trained": 0.9, "gain": 0.6, "low": 0.5, "high": 0.7})
-    score, gain = draw("scaling_policies", pd.DataFrame(rows)).axes
-    assert list(score.lines[1].get_ydata()) == [0.6] * 4
-    assert list(score.lines[2].get_ydata()) == [0.9]
-    assert "source, 6×5 to 11×11\n(another experiment)" in [
-        text.get_text() for text in gain.get_legend().get_texts()
+    rows.append(rows[3] | {"growing": "nano4+nano8", "trained": 0.9, "gain": 0.6, "low": 0.5, "high": 0.7})
+    figure = draw("scaling_policies", pd.DataFrame(rows))
+    score, gain = figure.axes
+    drawn = [list(line.get_ydata()) for line in score.lines]
+    assert drawn == [[0.3] * 4, [0.6] * 4, [0.3] * 4, [0.6] * 4, [0.9]]
+    assert [list(line.get_ydata()) for line in gain.lines][:2] == [[0.3] * 4, [0.4] * 4]
+    assert [tick.get_text() for tick in score.get_xticklabels()] == [
+        "nano4\n4",
+        "nano5\n5",
+        "nano6\n6",
+        "nano8\n8",
     ]
+    told = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "source, 6×5 to 11×11\n(another experiment)" in told
+    assert "rationing" in told
 
 
 def test_competence_places_families_by_what_the_base_can_write() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from joblib import Parallel, delayed
 
 from truthfirst.interrupts import terminable
 
@@ -47,3 +48,11 @@ def test_an_interrupt_that_a_destructor_swallows_comes_again(capsys):
         work()
     assert sys.unraisablehook is before
     assert capsys.readouterr().err == ""
+
+
+def test_workers_leave_interrupts_to_the_process_that_started_them():
+    before = signal.getsignal(signal.SIGINT)
+    with terminable():
+        seen = Parallel(n_jobs=2)(delayed(signal.getsignal)(signal.SIGINT) for _ in range(4))
+    assert set(seen) == {signal.SIG_IGN}
+    assert signal.getsignal(signal.SIGINT) is before

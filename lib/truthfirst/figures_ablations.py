@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.transforms import Transform
 from .figure_style import BLACK, BLUE, FORM_COLOURS, FORM_NAMES, GREEN, GREY, ORANGE, canvas
 from .sources import published
 from .study.ablations import REFERENCE
+from .study.scaling import ALL
 
 
 def ablations(frame: pd.DataFrame) -> Figure:
@@ -67,6 +69,13 @@ PANEL_TITLES = {
     "yield": "candidates admitted",
 }
 LINES = ("-", "--", ":")
+DASHES: tuple[Any, ...] = (
+    "--",
+    ":",
+    (0, (3, 1, 1, 1)),
+    (0, (6, 2)),
+)  # of families, where a full line is all together
+ASIDE = 0.12  # that the curriculum stands beside the fixed size
 SERIES_COLOURS = {"random": GREY, "myopic": ORANGE, "asks all it can": BLUE, "best script": GREEN}
 SHAPES = {"small": "small\n6×5", "huge": "huge\n11×11"}
 
@@ -109,54 +118,63 @@ def scaling(frame: pd.DataFrame) -> Figure:
 def scaling_policies(frame: pd.DataFrame) -> Figure:
     """Base and trained policy at each size, the gain, and the curriculum beside the fixed size.
 
-    frame: the table `trained_by_size` of study/scaling.py.
+    frame: the table `trained_by_size` of study/scaling.py. Thick lines are all families together.
     """
-    figure, axes = canvas(1, 2, 8.4, 3.6)
-    fixed, grown = frame[frame["growing"] == ""], frame[frame["growing"] != ""]
+    figure, axes = canvas(1, 2, 8.4, 4.0)
     score, gain = axes[0]
-    for name, colour in (("base", GREY), ("trained", GREEN)):
-        score.plot(fixed["decisions"], fixed[name], "o-", color=colour, label=name)
+    fixed, grown = frame[frame["growing"] == ""], frame[(frame["growing"] != "") & (frame["family"] == ALL)]
+    together = frame[frame["family"] == ALL].drop_duplicates("size").set_index("size")["decisions"]
+    place = {size: x for x, size in enumerate(together.index)}
+    families = [name for name in dict.fromkeys(frame["family"]) if name != ALL]
+    for name, rows in fixed.groupby("family", sort=False):
+        x = rows["size"].map(place)
+        whole = name == ALL
+        style = "-" if whole else DASHES[families.index(str(name)) % len(DASHES)]
+        look: dict[str, Any] = {
+            "ls": style,
+            "lw": 2.2 if whole else 1.0,
+            "marker": "o" if whole else "",
+            "ms": 5,
+        }
+        for policy, colour in (("base", GREY), ("trained", GREEN)):
+            score.plot(x, rows[policy], color=colour, **look)
+        gain.plot(x, rows["gain"], color=GREEN, **look)
+        if whole:
+            gain.vlines(x, rows["low"], rows["high"], color=GREEN, lw=2)
     if len(grown):
-        score.plot(
-            grown["decisions"], grown["trained"], "D", color=ORANGE, ms=7, label="trained by a curriculum"
-        )
+        x = grown["size"].map(place)
+        score.plot(x + ASIDE, grown["trained"], "D", color=ORANGE, ms=7)
+        gain.vlines(x + ASIDE, grown["low"], grown["high"], color=ORANGE, lw=2)
+        gain.plot(x + ASIDE, grown["gain"], "D", color=ORANGE, ms=7)
+    source = published("vhd_play", "scaling_gains")
+    beside = len(source) == len(place)
+    if beside:
+        gain.plot(range(len(source)), source, "D", mfc="none", mec=BLACK, ms=6, ls="none")
     score.set_ylabel("score, form A")
     score.set_ylim(0, 1.02)
-    score.legend(fontsize=8)
-    error = [fixed["gain"] - fixed["low"], fixed["high"] - fixed["gain"]]
-    gain.errorbar(
-        fixed["decisions"], fixed["gain"], yerr=error, fmt="o-", color=GREEN, capsize=3, label="fixed size"
-    )
-    if len(grown):
-        error = [grown["gain"] - grown["low"], grown["high"] - grown["gain"]]
-        gain.errorbar(
-            grown["decisions"],
-            grown["gain"],
-            yerr=error,
-            fmt="D",
-            color=ORANGE,
-            capsize=3,
-            label="curriculum",
-        )
-    source = published("vhd_play", "scaling_gains")
-    places = fixed["decisions"].iloc[: len(source)]
-    if len(places) == len(source):
-        gain.plot(
-            places,
-            source,
-            "D",
-            mfc="none",
-            mec=BLACK,
-            ms=6,
-            ls="none",
-            label="source, 6×5 to 11×11\n(another experiment)",
-        )
     gain.set_ylabel("gain by training, 95% interval")
     gain.axhline(0, color=BLACK, lw=0.8)
-    gain.legend(fontsize=8)
+    ticks = [f"{size}\n{decisions:.1f}".removesuffix(".0") for size, decisions in together.items()]
     for axis in (score, gain):
-        axis.set_xlabel("decisions an episode")
-        axis.set_xticks(fixed["decisions"])
+        axis.set_xlabel("size; mean decisions an episode")
+        axis.set_xticks(range(len(ticks)), ticks)
+        axis.set_xlim(-0.3, len(ticks) - 0.6)
+    handles = [
+        Line2D([], [], color=colour, marker=marker, ls=style, label=label)
+        for colour, marker, style, label in (
+            (GREY, "o", "-", "base"),
+            (GREEN, "o", "-", "trained at this size"),
+            *([(ORANGE, "D", "", "trained through the sizes")] if len(grown) else []),
+        )
+    ]
+    if beside:
+        label = "source, 6×5 to 11×11\n(another experiment)"
+        handles.append(Line2D([], [], color=BLACK, mfc="none", marker="D", ls="", label=label))
+    handles += [
+        Line2D([], [], color=BLACK, lw=1, ls=style, label=name.replace("_", " "))
+        for name, style in zip(families, DASHES, strict=False)
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     return figure
 
 

@@ -102,6 +102,7 @@ def test_samples_to_reach_is_null_where_it_never_was() -> None:
     frame = pd.DataFrame(
         {
             "arm": ["x"] * 4 + ["y"] * 4, "seed": 0, "trained_forms": "I", "size": "nano",
+            "families_trained": "rationing",
             "step": [1, 2, 3, 4] * 2, "samples": [10, 20, 30, 40] * 2, "score/I": [0.5, 0.9, 0.9, 0.9] + [0.1] * 4,
         }
     )  # fmt: skip
@@ -138,6 +139,33 @@ def test_every_cell_of_a_stored_grid_is_a_cell_of_its_own(path) -> None:
 def test_a_wrong_cell_names_what_is_wrong(given, named) -> None:
     with pytest.raises(ValueError, match=named):
         learning.cell_of(study="s", seed=0, **given)
+
+
+def test_a_plan_begins_with_a_preset_for_gpus() -> None:
+    plan = {"preset": "qwen3-0.6b", "steps": 7, "options": {"vllm_max_model_length": 9}}
+    cell = learning.cell_of(study="s", arm="regret", seed=3, base="Qwen/Qwen3-0.6B", plan=plan)
+    assert (cell.plan.steps, cell.plan.seed, cell.plan.credit, cell.plan.cpu) == (7, 3, "regret", False)
+    assert cell.plan.learning_rate == 1e-6
+    assert (cell.plan.options["use_vllm"], cell.plan.options["vllm_max_model_length"]) == (True, 9)
+
+
+@pytest.mark.parametrize(
+    ("preset", "named"), [("qwen3-1.7b", "several cards"), ("qwen3-4b-lora", "adapters"), ("huge", "unknown")]
+)
+def test_a_preset_that_a_cell_cannot_follow_is_refused(preset, named) -> None:
+    with pytest.raises(ValueError, match=named):
+        learning.cell_of(study="s", arm="outcome", seed=0, plan={"preset": preset})
+
+
+def test_a_base_is_a_checkpoint_or_a_model_of_the_hub(tmp_path) -> None:
+    (tmp_path / "own").mkdir()
+    for name, where in (
+        ("own", str(tmp_path / "own")),
+        ("nobody/has-it", "nobody/has-it"),
+        ("typo", str(tmp_path / "typo")),
+    ):
+        cell = learning.cell_of(study="s", arm="outcome", seed=0, base=name)
+        assert learning.base_path(cell, tmp_path) == where
 
 
 def test_a_cell_is_obtained_once(base, cell, result, tmp_path, monkeypatch) -> None:

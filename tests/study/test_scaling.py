@@ -11,9 +11,10 @@ from truthfirst.study import scaling
 def episodes(size: str, growing: str, base: float, trained: float) -> list[dict[str, object]]:
     return [
         {
-            "size": size, "growing": growing, "seed": 0, "form": "A", "policy": policy,
-            "environment": f"{size}-{i}", "reward": value,
+            "size": size, "growing": growing, "seed": 0, "form": "A", "policy": policy, "family": family,
+            "environment": f"{family}-{size}-{i}", "reward": value + more,
         }
+        for family, more in (("timed_selection", 0.0), ("rationing", 0.2))
         for i in range(3)
         for policy, value in (("base", base), ("trained", trained))
     ]  # fmt: skip
@@ -22,24 +23,29 @@ def episodes(size: str, growing: str, base: float, trained: float) -> list[dict[
 @pytest.fixture
 def scores():
     return pd.DataFrame(
-        episodes("long", "", 0.1, 0.4)
-        + episodes("short", "", 0.3, 0.7)
-        + episodes("long", "short+long", 0.1, 0.6)
+        episodes("nano8", "", 0.1, 0.4)
+        + episodes("nano", "", 0.3, 0.7)
+        + episodes("nano8", "nano+nano8", 0.1, 0.6)
     )
 
 
-def test_gains_stand_by_size_in_order(scores) -> None:
-    table = scaling.trained_by_size(scores, {"short": 4, "long": 16})
-    assert list(table["decisions"]) == [4, 16, 16]
-    assert list(table["growing"]) == ["", "", "short+long"]
-    assert list(table["gain"]) == pytest.approx([0.4, 0.3, 0.5])
-    assert set(table["n"]) == {3}
+def test_gains_stand_by_size_in_order_for_all_and_for_each_family(scores) -> None:
+    table = scaling.trained_by_size(scores)
+    assert list(table["family"]) == [
+        name for name in ("all", "timed_selection", "rationing") for _ in range(3)
+    ]
+    assert list(table["decisions"]) == [3.5, 8, 8, 3, 8, 8, 4, 8, 8]
+    assert list(table["growing"]) == ["", "", "nano+nano8"] * 3
+    assert list(table["gain"]) == pytest.approx([0.4, 0.3, 0.5] * 3)
+    assert list(table["base"]) == pytest.approx([0.4, 0.2, 0.2, 0.3, 0.1, 0.1, 0.5, 0.3, 0.3])
+    assert list(table["n"]) == [6] * 3 + [3] * 6
 
 
 def test_the_curriculum_is_compared_where_both_have_been_run(scores) -> None:
     table = scaling.curriculum_against_fixed(scores)
-    assert list(table["size"]) == ["long"]
-    assert table["difference"].iloc[0] == pytest.approx(0.2)
+    assert list(table["family"]) == ["all", "timed_selection", "rationing"]
+    assert set(table["size"]) == {"nano8"}
+    assert list(table["difference"]) == pytest.approx([0.2] * 3)
     assert scaling.curriculum_against_fixed(scores[scores["growing"] == ""]).empty
 
 

@@ -54,26 +54,34 @@ def scaling(frames: Frames) -> str | None:
     mine = scores[scores["study"] == SCALING]
     if mine.empty:
         return None
-    sizes = {str(size): place for place, size in enumerate(dict.fromkeys(mine["size"]))}
+    table = scaling_study.trained_by_size(mine, AGENTIC)
+    together = table["family"] == scaling_study.ALL
     said = []
-    for row in scaling_study.trained_by_size(mine, sizes, AGENTIC).to_dict("records"):
+    for row in table[together].to_dict("records"):
         way = " through growing sizes" if row["growing"] else ""
         found = _estimate(row, "gain")
         said.append(
             f"{row['size']}{way} {moves(found)}, {number(row['base'])} to {number(row['trained'])} ({signed(found)}, "
             f"n = {count(found.n)}, {plural(row['seeds'], 'seed')})"
         )
+    alone = table[~together & (table["growing"] == "")]
+    each = [
+        f"{str(name).replace('_', ' ')} {listed([f'{gain:+.2f}' for gain in rows['gain']])}"
+        for name, rows in alone.groupby("family", sort=False)
+    ]
     told = published("vhd_play", "scaling")
     theirs = [f"{size} {number(base)} to {number(trained)}" for size, (base, trained) in told.items()]
     return (
-        f"A policy trained at each size, agentic score: {'; '.join(said)}.{_curriculum(mine)} The source's ends: "
-        f"{listed(theirs)} ({ELSEWHERE})."
+        f"A policy trained at each size, agentic score of {plural(len(each), 'family', 'families')}: "
+        f"{'; '.join(said)}. Gains at fixed sizes, smallest first: {'; '.join(each)}."
+        f"{_curriculum(mine)} The source's ends: {listed(theirs)} ({ELSEWHERE})."
     )
 
 
 def _curriculum(rows: pd.DataFrame) -> str:
     said = []
-    for row in scaling_study.curriculum_against_fixed(rows, AGENTIC).to_dict("records"):
+    table = scaling_study.curriculum_against_fixed(rows, AGENTIC)
+    for row in table[table["family"] == scaling_study.ALL].to_dict("records"):
         found = _estimate(row, "difference")
         verb = moves(found, "scores more", "scores less", "does not score measurably otherwise")
         said.append(

@@ -242,8 +242,7 @@ def scaling(frames: Frames) -> pd.DataFrame:
     rows = _study(frames, SCALING)
     if rows.empty:
         return rows
-    sizes = {str(size): place for place, size in enumerate(dict.fromkeys(rows["size"]))}
-    table = scaling_study.trained_by_size(rows, sizes, str(Form.AGENTIC)).drop(columns="decisions")
+    table = scaling_study.trained_by_size(rows, str(Form.AGENTIC))
     table["growing"] = table["growing"].replace("", "-")
     return _with_interval(table.rename(columns={"growing": "through"}), "gain")
 

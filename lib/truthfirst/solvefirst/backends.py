@@ -25,6 +25,8 @@ from joblib import Parallel, delayed, parallel_config
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from ..interrupts import ignore_interrupts
+
 ROUNDS_WITHOUT_RESULT = 3
 OBJECT_STORE = 128 << 20  # bytes; records are small
 QUEUED = 8  # jobs submitted to Ray ahead of each CPU
@@ -98,7 +100,7 @@ def on_joblib(work: Work[J], jobs: Sequence[J], workers: int, address: str | Non
     if workers == 1:
         yield from map(work, jobs)
         return
-    with _unsaid(), parallel_config("loky", inner_max_num_threads=1):
+    with _unsaid(), parallel_config("loky", inner_max_num_threads=1, initializer=ignore_interrupts):
         results = Parallel(n_jobs=workers, return_as="generator_unordered")(
             delayed(work)(job) for job in jobs
         )

@@ -13,14 +13,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from ..records import canonical_json, content_hash
 from ..solvefirst.environment import Environment
-from ..solvefirst.families import FAMILIES, role
+from ..solvefirst.families import FAMILIES, family, role
+from ..streams import stream
 from ..train.base import TRAINED, UNTOUCHED
 from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
@@ -58,7 +61,7 @@ class Cell:
     """One training run of a study.
 
     study, arm   names under which the run is stored and drawn
-    base         name of the checkpoint it starts from
+    base         name of the checkpoint it starts from, or of a model on the hub
     families     trained on, at `size` and in `forms`; every group is one instance
     growing      sizes to train on instead, smallest first, one after the other as the plan's curriculum says
     instances    different ones of each family to train on, again and again; None: a new one for every group
@@ -129,19 +132,30 @@ def tasks_of(cell: Cell) -> TaskSet:
     return dataclasses.replace(tasks, rows=[row | {"level": levels[row["instance"]]} for row in tasks.rows])
 
 
+def load_base(cell: Cell, checkpoints: Path = CHECKPOINTS) -> tuple[Any, Any]:
+    """Return model and tokenizer that a cell starts from, where its plan trains: on the processor, or on a GPU."""
+    model, tokenizer = load_policy(base_path(cell, checkpoints), cell.plan.precision)
+    return model.to("cpu" if cell.plan.cpu else "cuda"), tokenizer
+
+
+def base_path(cell: Cell, checkpoints: Path = CHECKPOINTS) -> str:
+    """Return the folder of the cell's base; where there is none of that name, it is the name of a model on the hub."""
+    folder = checkpoints / cell.base
+    return cell.base if not folder.exists() and cell.base.count("/") == 1 else str(folder)
+
+
 def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Result:
     """Train and measure one cell; a broken run goes on from its last checkpoint, a finished one is read back."""
     if cells.begin(cell, folder):
         from ..train.grpo import Trainer  # TRL loads slowly
 
-        base = str(checkpoints / cell.base)
-        model, tokenizer = load_policy(base)
+        model, tokenizer = load_base(cell, checkpoints)
         worlds = instances(cell.families, cell.size, cell.held_out, setter=cell.setter)
-        before = play(policy(model, tokenizer, "base", seed=cell.seed), worlds)
+        before = play(policy(model, tokenizer, "base", seed=cell.seed, plan=cell.plan), worlds)
         seconds = cells.train(Trainer(model, tokenizer, tasks_of(cell), cell.plan, folder / "steps"), folder)
-        player = policy(model.eval(), tokenizer, "trained", seed=cell.seed)
+        player = policy(model.eval(), tokenizer, "trained", seed=cell.seed, plan=cell.plan)
         episodes = before + play(player, worlds)
-        origin, _ = load_policy(base)
+        origin, _ = load_base(cell, checkpoints)
         cells.finish(
             folder,
             seconds,
@@ -196,7 +210,8 @@ def transfer_rows(cell: Cell, folder: Path, number: int, *, checkpoints: Path = 
     others = [name for name in FAMILIES if name not in cell.families]
     worlds = instances(others, cell.size, number)
     forms = (Form.WRITTEN, Form.AGENTIC)
-    frame = compare(checkpoints / cell.base, Path(folder) / "policy", worlds, forms, seed=cell.seed)
+    both = (base_path(cell, checkpoints), Path(folder) / "policy")
+    frame = compare(*both, worlds, forms, seed=cell.seed, plan=cell.plan)
     return with_roles(frame.assign(**labels(cell)))
 
 
@@ -255,11 +270,16 @@ def gaps(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_decisions(history: pd.DataFrame) -> pd.DataFrame:
-    """Add the column decisions: how many an episode of each run's size has."""
-    return history.assign(decisions=history["size"].map(DECISIONS))
+    """Add the column decisions: how many an episode of each run's size has, the mean over its families."""
+    runs = zip(history["families_trained"], history["size"], strict=True)
+    return history.assign(decisions=[decisions_of(tuple(names.split("+")), size) for names, size in runs])
 
 
-DECISIONS = {"nano": 4, "nano8": 8, "nano12": 12, "nano16": 16}  # of rationing, in studies of horizon
+@cache
+def decisions_of(families: tuple[str, ...], size: str) -> float:
+    """Return how many decisions an instance of this size has, the mean over some families whose horizon is fixed."""
+    found = [family(name) for name in families]
+    return fmean(one.horizon(one.sample(stream(0, "decisions", one.name, size), size)) for one in found)
 
 
 def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd.DataFrame:
@@ -299,15 +319,35 @@ def cell_of(
 ) -> Cell:
     """Return the cell that a grid names: an arm of ARMS, fields of `Cell`, and fields of the plan beside its credit.
 
+    plan   its field `preset`, a name in train/presets.py, takes everything not said here from that preset: how a real
+           model is trained on GPUs. What is said in `options` is added to those of the preset.
+
     Raises ValueError that names what does not exist.
     """
-    cells.check(arm, ARMS, (plan or {}, Plan), (options, Cell))
+    fields = dict(plan or {})
+    start = preset_fields(fields.pop("preset")) if "preset" in fields else {}
+    cells.check(arm, ARMS, (fields, Plan), (options, Cell))
+    fields = (
+        start | ARMS[arm] | fields | {"options": start.get("options", {}) | dict(fields.get("options", {}))}
+    )
     lists: dict[str, Any] = {
         name: tuple(options[name]) for name in ("families", "forms", "growing") if name in options
     }
-    return Cell(
-        study=study, arm=arm, seed=seed, plan=Plan(**{**ARMS[arm], **(plan or {})}), **(options | lists)
-    )
+    return Cell(study=study, arm=arm, seed=seed, plan=Plan(**fields), **(options | lists))
+
+
+def preset_fields(name: str) -> dict[str, Any]:
+    """Return the fields of a GPU preset's plan; ValueError where there is none, or where it needs more than a plan."""
+    from ..train import presets
+
+    preset = presets.resolve(name)
+    if preset.lora or preset.cards > 1:
+        raise ValueError(
+            f"preset {name!r} trains {'adapters' if preset.lora else 'on several cards'}, and a cell trains whole "
+            f"weights on one: start it with {preset.launch()!r}, or choose another preset"
+        )
+    plan = preset.plan()
+    return {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
 
 
 def obtain(cell: Cell, *, others: int = 0, again: bool = False) -> bool:

@@ -2,7 +2,7 @@
 
 Sizes small, medium, large and huge are the source's 6x5 (items by periods) to 11x11. Scripted policies, solver times,
 turns and the setter's yield are read from stored studies at these sizes. A policy trained at each size is measured at
-the sizes that its base can play: the source's on GPUs, those with 4 to 16 decisions for the tiny policy.
+the sizes that its base can play: the source's on GPUs, those with 3 to 8 decisions for the tiny policy.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from .learning import decisions_of
 from .stats import paired_difference, summarise
 
 SIZES = ("small", "medium", "large", "huge")
 FAMILIES = ("timed_selection", "rationing", "lot_sizing")
 POLICIES = {"random": "random", "myopic": "myopic", "probe-all": "asks all it can", "reach": "best script"}
 PANELS = ("score", "turns", "solver", "yield")
+ALL = "all"  # families together
+TRAINED = ("family", "size", "decisions", "growing", "base", "trained", "gain", "low", "high", "n", "seeds")
 COLUMNS = ("panel", "family", "series", "size", "mean", "low", "high", "n")
 
 
@@ -64,39 +67,60 @@ def by_size(
     )
 
 
-def trained_by_size(scores: pd.DataFrame, decisions: dict[str, int], form: str = "A") -> pd.DataFrame:
-    """Return base and trained score, and the paired gain, of every run of the study of scaling.
+def trained_by_size(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
+    """Return base and trained score, and the paired gain, at each size: of all families together, then of each.
 
-    scores      rows of training_scores.parquet of that study
-    decisions   decisions an episode, by size
+    scores   rows of training_scores.parquet of that study
 
-    Columns: size, decisions, growing (the sizes a curriculum went through, else empty), base, trained, gain, low, high,
-    n (pairs), seeds.
+    Columns: family ("all" first), size, decisions (of an episode, the mean over families), growing (the sizes a
+    curriculum went through, else empty), base, trained, gain, low, high, n (pairs), seeds.
     """
     own = scores[scores["form"] == form]
+    families = tuple(dict.fromkeys(own["family"]))
     rows = []
-    for (size, growing), part in own.groupby(["size", "growing"], sort=False):
-        found = paired_difference(part, "policy", "base", "trained", pair=("environment", "seed"))
-        means = part.groupby("policy")["reward"].mean()
-        rows.append(
-            {"size": size, "decisions": decisions[str(size)], "growing": growing}
-            | {"base": means["base"], "trained": means["trained"]}
-            | {"gain": found.mean, "low": found.low, "high": found.high, "n": found.n}
-            | {"seeds": part["seed"].nunique()}
-        )
-    columns = ["size", "decisions", "growing", "base", "trained", "gain", "low", "high", "n", "seeds"]
-    return pd.DataFrame(rows, columns=columns).sort_values(["decisions", "growing"], ignore_index=True)
+    for name, members in ((ALL, families), *((one, (one,)) for one in families)):
+        mine = own[own["family"].isin(members)]
+        for (size, growing), part in mine.groupby(["size", "growing"], sort=False):
+            found = paired_difference(part, "policy", "base", "trained", pair=("environment", "seed"))
+            means = part.groupby("policy")["reward"].mean()
+            rows.append(
+                {
+                    "family": name,
+                    "size": size,
+                    "decisions": decisions_of(members, str(size)),
+                    "growing": growing,
+                }
+                | {"base": means["base"], "trained": means["trained"]}
+                | {"gain": found.mean, "low": found.low, "high": found.high, "n": found.n}
+                | {"seeds": part["seed"].nunique()}
+            )
+    table = pd.DataFrame(rows, columns=list(TRAINED))
+    place = table["family"].map([ALL, *families].index)
+    return table.assign(place=place).sort_values(["place", "decisions", "growing"], ignore_index=True)[
+        list(TRAINED)
+    ]
 
 
 def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
-    """Return the trained score of the curriculum less that of the fixed size, at equal samples, paired on instances."""
+    """Return the trained score of the curriculum less that of the fixed size, at equal samples, paired on instances.
+
+    Columns: family ("all" first), size, fixed, curriculum, difference, low, high, n (pairs).
+    """
     own = scores[(scores["form"] == form) & (scores["policy"] == "trained")]
     own = own.assign(way=own["growing"].map(lambda sizes: "curriculum" if sizes else "fixed"))
+    families = list(dict.fromkeys(own["family"]))
     rows = []
-    for size, part in own.groupby("size", sort=False):
-        if part["way"].nunique() == 2:
+    for size, at_size in own.groupby("size", sort=False):
+        if at_size["way"].nunique() < 2:
+            continue
+        for name in (ALL, *families):
+            part = at_size if name == ALL else at_size[at_size["family"] == name]
             found = paired_difference(part, "way", "fixed", "curriculum", pair=("environment", "seed"))
             means = part.groupby("way")["reward"].mean()
-            values = {"difference": found.mean, "low": found.low, "high": found.high, "n": found.n}
-            rows.append({"size": size, "fixed": means["fixed"], "curriculum": means["curriculum"]} | values)
-    return pd.DataFrame(rows, columns=["size", "fixed", "curriculum", "difference", "low", "high", "n"])
+            rows.append(
+                {"family": name, "size": size, "fixed": means["fixed"], "curriculum": means["curriculum"]}
+                | {"difference": found.mean, "low": found.low, "high": found.high, "n": found.n}
+            )
+    return pd.DataFrame(
+        rows, columns=["family", "size", "fixed", "curriculum", "difference", "low", "high", "n"]
+    )

@@ -45,7 +45,7 @@ Dialogue = tuple[Messages, list[dict[str, Any]] | None, str]  # messages, tools,
 class BaseRecipe:
     """What builds a base checkpoint.
 
-    families   that training will be about; instances: of each one's train stream, at `size`
+    families   that training will be about; instances: of each one's train stream, at `size` and each of `more_sizes`
     others     (family, size, instances) seen a little, so that the base can be measured there too
     weights    how often a batch is of form F, I or A, or about the others
     start      name of a checkpoint beside this one to go on from, with its tokenizer and shape; None begins afresh
@@ -53,6 +53,7 @@ class BaseRecipe:
 
     families: tuple[str, ...] = TRAINED
     size: str = "nano"
+    more_sizes: tuple[str, ...] = ()
     instances: int = 8_000
     others: tuple[tuple[str, str, int], ...] = OTHERS
     weights: dict[str, float] = field(default_factory=lambda: {"F": 0.5, "I": 0.12, "A": 0.25, OTHER: 0.13})
@@ -101,6 +102,18 @@ CHECKPOINTS: dict[str, BaseRecipe] = {
         start="tiny-base",
         seed=2,
     ),
+    "tiny-sizes": BaseRecipe(
+        families=("timed_selection", "rationing", "lot_sizing"),
+        size="nano8",
+        more_sizes=("nano", "nano5", "nano6"),
+        instances=5_000,
+        others=(("pricing", "nano", 200),),
+        weights={"F": 0.4, "I": 0.1, "A": 0.49, OTHER: 0.01},
+        habits=Habits(careful=0.4),
+        schedule=sft.Schedule(steps=2_500, learning_rate=1e-3),
+        start="tiny-base",
+        seed=4,
+    ),
 }
 
 
@@ -135,7 +148,8 @@ def make_tokenizer(recipe: BaseRecipe) -> Any:
 
 def read_all(recipe: BaseRecipe, tokenizer: Any, workers: int, progress: bool = True) -> list[sft.Sample]:
     """Return every conversation in its tokens."""
-    wanted = [(family, recipe.size, recipe.instances, False) for family in recipe.families]
+    sizes = (recipe.size, *recipe.more_sizes)
+    wanted = [(family, size, recipe.instances, False) for family in recipe.families for size in sizes]
     wanted += [(*other, True) for other in recipe.others]
     jobs = [
         (family, size, range(first, min(first + CHUNK, number)), other)

@@ -20,9 +20,14 @@ from ..solvefirst.candidates import Recipe, build_candidate
 from ..solvefirst.environment import Environment
 from ..types import Form, Score, Trace
 from .checks import load_policy
+from .plan import Plan
 
 CALL_MARK = "<tool_call>"  # what a call begins with in the tiny policy's chat template
-RULES = Rules(reminders=0, max_message_tokens=96, max_answer_tokens=192)  # a tiny policy has no more to say
+TINY = Plan()  # whose limits a tiny policy is measured with: it has no more to say
+SLOTS = {
+    True: 256,
+    False: 16,
+}  # episodes side by side on a processor and on a GPU, where each is thousands of tokens
 
 
 def instances(
@@ -54,11 +59,21 @@ def instances(
 
 
 def policy(
-    model: Any, tokenizer: Any, name: str, *, seed: int = 0, temperature: float = 1.0
+    model: Any, tokenizer: Any, name: str, *, seed: int = 0, temperature: float = 1.0, plan: Plan = TINY
 ) -> LanguagePolicy:
-    """Return a model as the policy that is measured: sampling as in training, no reminders."""
-    sampling = Sampling(temperature=temperature)
-    return LanguagePolicy(model, tokenizer, name, sampling=sampling, rules=RULES, seed=seed, slots=256)
+    """Return a model as the policy that is measured: sampling and limits as in training by `plan`, no reminders."""
+    return LanguagePolicy(
+        model,
+        tokenizer,
+        name,
+        sampling=Sampling(temperature=temperature),
+        rules=Rules(
+            reminders=0, max_message_tokens=plan.message_tokens, max_answer_tokens=plan.answer_tokens
+        ),
+        seed=seed,
+        slots=SLOTS[plan.cpu],
+        template_options=plan.options.get("chat_template_kwargs"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +117,14 @@ def compare(
     forms: Sequence[str] = tuple(Form),
     *,
     seed: int = 0,
+    plan: Plan = TINY,
 ) -> pd.DataFrame:
     """Let two checkpoints play the same episodes with the same draws; policies are called base and trained."""
     parts = []
     for name, path in (("base", base), ("trained", trained)):
-        model, tokenizer = load_policy(str(Path(path).expanduser()))
-        parts.append(evaluate(policy(model.eval(), tokenizer, name, seed=seed), environments, forms))
+        model, tokenizer = load_policy(str(Path(path).expanduser()), plan.precision)
+        player = policy(model.to("cpu" if plan.cpu else "cuda").eval(), tokenizer, name, seed=seed, plan=plan)
+        parts.append(evaluate(player, environments, forms))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -336,6 +336,10 @@ FAMILY = Family(
         "large": {"periods": 9, "items": 9, "high": 12, "holding": 1, "shortage": 12, "setup": 2},
         "huge": {"periods": 11, "items": 11, "high": 12, "holding": 1, "shortage": 12, "setup": 2},
         "long": {"periods": 16, "items": 4, "high": 12, "holding": 1, "shortage": 12, "setup": 2},
+        # as nano with more periods, for the study of scaling with a tiny policy
+        "nano5": {"periods": 5, "items": 1, "high": 4, "holding": 1, "shortage": 7, "setup": 2},
+        "nano6": {"periods": 6, "items": 1, "high": 4, "holding": 1, "shortage": 7, "setup": 2},
+        "nano8": {"periods": 8, "items": 1, "high": 4, "holding": 1, "shortage": 7, "setup": 2},
     },
     theta_type=LotSizing,
     draw=draw,

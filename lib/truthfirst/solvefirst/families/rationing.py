@@ -228,7 +228,9 @@ FAMILY = Family(
         "large": {"periods": 9, "items": 9, "budget": 20, "limit": 4, "high": 40},
         "huge": {"periods": 11, "items": 11, "budget": 24, "limit": 4, "high": 40},
         "long": {"periods": 11, "items": 5, "budget": 24, "limit": 4, "high": 30},
-        # as nano, two, three and four times as long, for studies of horizon and of growing instances
+        # as nano with more periods, for studies of horizon and of growing instances
+        "nano5": {"periods": 5, "items": 1, "budget": 5, "limit": 3, "high": 9},
+        "nano6": {"periods": 6, "items": 1, "budget": 6, "limit": 3, "high": 9},
         "nano8": {"periods": 8, "items": 1, "budget": 8, "limit": 3, "high": 9},
         "nano12": {"periods": 12, "items": 1, "budget": 12, "limit": 3, "high": 9},
         "nano16": {"periods": 16, "items": 1, "budget": 16, "limit": 3, "high": 9},

@@ -343,6 +343,10 @@ FAMILY = Family(
         "large": {"items": 9, "periods": 9, "high": 30, "dearest": 5, "share": 70, "change": 20},
         "huge": {"items": 11, "periods": 11, "high": 30, "dearest": 5, "share": 70, "change": 20},
         "long": {"items": 6, "periods": 10, "high": 30, "dearest": 5, "share": 70, "change": 20},
+        # as nano with more periods, for the study of scaling with a tiny policy
+        "nano5": {"items": 2, "periods": 5, "high": 9, "dearest": 3, "share": 100, "change": 30},
+        "nano6": {"items": 2, "periods": 6, "high": 9, "dearest": 3, "share": 100, "change": 30},
+        "nano8": {"items": 2, "periods": 8, "high": 9, "dearest": 3, "share": 100, "change": 30},
     },
     theta_type=TimedSelection,
     draw=draw,
