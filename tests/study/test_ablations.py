@@ -51,6 +51,14 @@ def test_differences_are_paired_on_instances() -> None:
     assert table.index[0][0] == "reference"
 
 
+def test_the_reference_has_the_setter_of_most_runs() -> None:
+    runs = [episodes(f"r{i}", arm, {"x": 0.5}) for i, arm in enumerate(("outcome", "regret"))]
+    frame = pd.DataFrame(runs[0] + runs[1]).assign(setter="template")
+    frame = pd.concat([frame, pd.DataFrame(episodes("r2", "outcome", {"x": 0.25}))])
+    named = ablations.with_variants(frame).drop_duplicates("run").set_index("run")["variant"]
+    assert named.to_dict() == {"r0": "reference", "r1": "regret", "r2": "terse setter"}
+
+
 def test_without_a_reference_nothing_can_be_compared() -> None:
     with pytest.raises(ValueError, match="no run of the reference"):
         ablations.table(pd.DataFrame(episodes("r1", "regret", {"x": 1.0})))

@@ -30,8 +30,8 @@ PROBES = {"A": "only with probes (form A)", "I": "without probes (form I)"}
 COLUMNS = ("axis", "variant", "form", "trained", "base", "difference", "low", "high", "n", "seeds")
 
 
-def variant(run: Any) -> tuple[str, str]:
-    """Return (axis, variant) of a row that has the labels of its run."""
+def variant(run: Any, setter: str = "terse") -> tuple[str, str]:
+    """Return (axis, variant) of a row that has the labels of its run; `setter` wrote the reference's words."""
     if run["arm"] != "outcome":
         return AXES.get(run["arm"], "algorithm"), run["arm"]
     if run["trained_forms"] in PROBES:
@@ -40,15 +40,19 @@ def variant(run: Any) -> tuple[str, str]:
         return "data", f"{int(run['instances'])} instances of each family"
     if pd.notna(run["domain"]):
         return "data", f"one domain ({run['domain']})"
-    if run["setter"] != "terse":
+    if run["setter"] != setter:
         return "data", f"{run['setter']} setter"
     return REFERENCE, REFERENCE
 
 
 def with_variants(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns axis and variant to rows of any stored table of training."""
+    """Add the columns axis and variant to rows of any stored table of training.
+
+    The reference's setter is the one that most runs have.
+    """
     runs = frame.drop_duplicates("run").set_index("run")
-    named = {run: variant(row) for run, row in runs.iterrows()}
+    usual = runs["setter"].mode()[0]
+    named = {run: variant(row, usual) for run, row in runs.iterrows()}
     return frame.assign(
         axis=[named[run][0] for run in frame["run"]], variant=[named[run][1] for run in frame["run"]]
     )

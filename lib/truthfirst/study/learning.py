@@ -67,7 +67,7 @@ class Cell:
     instances    different ones of each family to train on, again and again; None: a new one for every group
     setter, domain
                  who words the environments, and of which domain their passages are (None: of any)
-    held_out     test instances of each family, for the scores before and after
+    held_out     test instances of each family, for the scores before and after; of any domain
     plan         how to train; its seed is the cell's
     """
 

@@ -70,6 +70,7 @@ class BaseRecipe:
 # episodes of 4 to 16 decisions for studies of horizon. Of that length it learns neither to act without a written plan
 # nor to follow a plan of sixteen entries (LOG), so its careful clerks plan four decisions at a time, and more often
 # than not take them at random instead: a long episode goes well only where that choice goes well again and again.
+# tiny-sizes goes from tiny-base to other sizes and to timed selection; up to eight decisions, a whole plan is followed.
 FEW_OTHERS = tuple((family, size, min(number, 200)) for family, size, number in OTHERS)
 CHECKPOINTS: dict[str, BaseRecipe] = {
     "tiny-written": BaseRecipe(habits=Habits(plans=False)),
