@@ -104,15 +104,16 @@ def trained_by_size(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
 def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
     """Return the trained score of the curriculum less that of the fixed size, at equal samples, paired on instances.
 
+    Only episodes that both have played count, in the means too.
+
     Columns: family ("all" first), size, fixed, curriculum, difference, low, high, n (pairs).
     """
     own = scores[(scores["form"] == form) & (scores["policy"] == "trained")]
     own = own.assign(way=own["growing"].map(lambda sizes: "curriculum" if sizes else "fixed"))
+    own = own[own.groupby(["environment", "seed"])["way"].transform("nunique") == 2]
     families = list(dict.fromkeys(own["family"]))
     rows = []
     for size, at_size in own.groupby("size", sort=False):
-        if at_size["way"].nunique() < 2:
-            continue
         for name in (ALL, *families):
             part = at_size if name == ALL else at_size[at_size["family"] == name]
             found = paired_difference(part, "way", "fixed", "curriculum", pair=("environment", "seed"))
