@@ -110,7 +110,7 @@ def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFr
     """
     own = scores[(scores["form"] == form) & (scores["policy"] == "trained")]
     own = own.assign(way=own["growing"].map(lambda sizes: "curriculum" if sizes else "fixed"))
-    own = own[own.groupby(["environment", "seed"])["way"].transform("nunique") == 2]
+    own = own[own.groupby(["size", "environment", "seed"])["way"].transform("nunique") == 2]
     families = list(dict.fromkeys(own["family"]))
     rows = []
     for size, at_size in own.groupby("size", sort=False):
