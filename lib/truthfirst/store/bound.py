@@ -131,16 +131,19 @@ class _Model:
         self.days, self.goods = range(terms.days), range(len(terms.goods))
         self.sales: list[list[dict[int, pulp.LpVariable]]] = [
             [
-                {k: pulp.LpVariable(f"s_{t}_{g}_{k}", 0) for k in hull(good.prices, theta.demand[t][g])}
+                {
+                    k: self.problem.add_variable(f"s_{t}_{g}_{k}", 0)
+                    for k in hull(good.prices, theta.demand[t][g])
+                }
                 for g, good in enumerate(terms.goods)
             ]
             for t in self.days
         ]
-        self.staff = [pulp.LpVariable(f"n_{t}", 0, terms.staff_limit) for t in self.days]
-        self.hired = [pulp.LpVariable(f"h_{t}", 0) for t in self.days]
-        self.open = [pulp.LpVariable(f"o_{t}", 0, 1) for t in self.days]
-        self.loan = [pulp.LpVariable(f"L_{t}", 0, terms.limit) for t in self.days]
-        self.position = [pulp.LpVariable(f"P_{t}", -terms.limit) for t in self.days]
+        self.staff = [self.problem.add_variable(f"n_{t}", 0, terms.staff_limit) for t in self.days]
+        self.hired = [self.problem.add_variable(f"h_{t}", 0) for t in self.days]
+        self.open = [self.problem.add_variable(f"o_{t}", 0, 1) for t in self.days]
+        self.loan = [self.problem.add_variable(f"L_{t}", 0, terms.limit) for t in self.days]
+        self.position = [self.problem.add_variable(f"P_{t}", -terms.limit) for t in self.days]
         self.spent: list[list[tuple[pulp.LpVariable, float]]] = [
             [] for _ in self.days
         ]  # before the day's sales
@@ -161,11 +164,11 @@ class _Model:
         arriving: dict[int, pulp.LpVariable] = {}  # by day of delivery
         for t, most in enumerate(order_bounds(self.theta, g)):
             if most:
-                arriving[t + good.lead] = pulp.LpVariable(f"q_{t}_{g}", 0)
+                arriving[t + good.lead] = self.problem.add_variable(f"q_{t}_{g}", 0)
                 self.spent[t].append((arriving[t + good.lead], good.cost + terms.order_fee / most))
         before: pulp.LpVariable | None = None
         for t in self.days:
-            stock = pulp.LpVariable(f"I_{t}_{g}", 0)
+            stock = self.problem.add_variable(f"I_{t}_{g}", 0)
             balance = [(stock, 1), *((s, 1) for s in self.sales[t][g].values())]
             balance += [(before, -1)] if before is not None else []
             balance += [(arriving[t], -1)] if t in arriving else []
