@@ -135,7 +135,7 @@ def credit(frame: pd.DataFrame) -> Figure:
                 table.index, table.min(axis=1), table.max(axis=1), color=colour, alpha=0.15, lw=0
             )
         seeds = part["seed"].nunique()
-        axis.set_title(f"{horizon} decisions ({seeds} seed{'s' if seeds > 1 else ''})")
+        axis.set_title(f"{horizon:g} decisions ({seeds} seed{'s' if seeds > 1 else ''})")
         axis.set_xlabel("episodes drawn")
         axis.locator_params(axis="x", nbins=6)
         axis.set_ylim(0, 1.02)
