@@ -44,7 +44,7 @@ status: $(STAMP)  ## a table of all runs
 
 test: $(STAMP)  ## run the tests
 	@echo "== test: the whole suite, two processes"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 certify: $(STAMP)  ## run the long proofs (resumable) of mechanisms and worlds
 	@echo "== certify: 200 seeds of every family and size against independent methods; resumable; writes data/results/certify.parquet and worlds.parquet"

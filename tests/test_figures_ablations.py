@@ -83,3 +83,27 @@ def test_scaling_has_a_panel_for_everything_that_grows(panel: str) -> None:
         for line in figure.axes[number].lines
         if len(line.get_ydata()) == 2 and line.get_marker() == "o"
     ] == [[0.95, 0.95]]
+
+
+def test_a_family_has_the_same_dashes_in_both_figures_of_scaling() -> None:
+    names = ("timed_selection", "rationing", "lot_sizing")
+    grown = [
+        {"panel": panel, "family": name, "series": "best script", "size": size}
+        | {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 9}
+        for panel in ("score", "turns", "solver", "yield")
+        for name in names
+        for size in ("small", "huge")
+    ]
+    trained = [
+        {"family": name, "size": "nano", "decisions": 4, "growing": "", "base": 0.3, "trained": 0.6}
+        | {"gain": 0.3, "low": 0.2, "high": 0.4, "n": 9, "seeds": 1}
+        for name in ("all", *reversed(names))
+    ]
+    told = []
+    for figure in (draw("scaling", pd.DataFrame(grown)), draw("scaling_policies", pd.DataFrame(trained))):
+        (legend,) = figure.legends
+        shown = zip(legend.get_texts(), legend.get_lines(), strict=True)
+        styles = {text.get_text(): line._unscaled_dash_pattern for text, line in shown}
+        told.append({name: styles[name.replace("_", " ")] for name in names})
+    assert told[0] == told[1]
+    assert len(set(map(str, told[0].values()))) == 3

@@ -64,11 +64,10 @@ def _beside(axis: Axes) -> Transform:
 
 PANEL_TITLES = {
     "score": "(u − u0) / (u* − u0), tight budget; below −0.5 not drawn",
-    "turns": "decisions and hidden figures",
+    "turns": "turns: decisions plus hidden figures",
     "solver": "solver, milliseconds",
     "yield": "candidates admitted",
 }
-LINES = ("-", "--", ":")
 DASHES: tuple[Any, ...] = (
     "--",
     ":",
@@ -80,21 +79,27 @@ SERIES_COLOURS = {"random": GREY, "myopic": ORANGE, "asks all it can": BLUE, "be
 SHAPES = {"small": "small\n6×5", "huge": "huge\n11×11"}
 
 
+def _styles(families: pd.Series) -> dict[str, Any]:
+    """Return how the line of each family is dashed, the same in every figure of the same families."""
+    names = sorted(set(families) - {ALL})
+    return {name: DASHES[number % len(DASHES)] for number, name in enumerate(names)}
+
+
 def scaling(frame: pd.DataFrame) -> Figure:
     """What grows with size: scores of scripted policies, turns, solver time and the setter's yield.
 
     frame: the table `by_size` of study/scaling.py.
     """
     sizes = list(dict.fromkeys(frame["size"]))
-    families = [name for name in dict.fromkeys(frame["family"]) if name != "all"]
+    styles = _styles(frame["family"])
     figure, axes = canvas(2, 2, 8.4, 5.6)
     for axis, (panel, title) in zip(axes.flat, PANEL_TITLES.items(), strict=True):
         own = frame[frame["panel"] == panel]
         for (family, series), rows in own.groupby(["family", "series"], sort=False):
             by = rows.set_index("size").reindex(sizes)
             colour = SERIES_COLOURS.get(str(series), BLACK)
-            style = LINES[families.index(str(family)) % len(LINES)] if family in families else "-"
-            axis.plot(sizes, by["mean"], style, color=colour, marker="o", ms=3.5, lw=1.4)
+            style = styles.get(str(family), "-")
+            axis.plot(sizes, by["mean"], ls=style, color=colour, marker="o", ms=3.5, lw=1.4)
             axis.fill_between(
                 sizes, by["low"].astype(float), by["high"].astype(float), color=colour, alpha=0.12, lw=0
             )
@@ -108,8 +113,7 @@ def scaling(frame: pd.DataFrame) -> Figure:
         for name, colour in SERIES_COLOURS.items()
     ]
     handles += [
-        Line2D([], [], color=BLACK, ls=style, label=name.replace("_", " "))
-        for name, style in zip(families, LINES, strict=False)
+        Line2D([], [], color=BLACK, ls=style, label=name.replace("_", " ")) for name, style in styles.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8)
     return figure
@@ -125,11 +129,11 @@ def scaling_policies(frame: pd.DataFrame) -> Figure:
     fixed, grown = frame[frame["growing"] == ""], frame[(frame["growing"] != "") & (frame["family"] == ALL)]
     together = frame[frame["family"] == ALL].drop_duplicates("size").set_index("size")["decisions"]
     place = {size: x for x, size in enumerate(together.index)}
-    families = [name for name in dict.fromkeys(frame["family"]) if name != ALL]
+    styles = _styles(frame["family"])
     for name, rows in fixed.groupby("family", sort=False):
         x = rows["size"].map(place)
         whole = name == ALL
-        style = "-" if whole else DASHES[families.index(str(name)) % len(DASHES)]
+        style = styles.get(str(name), "-")
         look: dict[str, Any] = {
             "ls": style,
             "lw": 2.2 if whole else 1.0,
@@ -172,7 +176,7 @@ def scaling_policies(frame: pd.DataFrame) -> Figure:
         handles.append(Line2D([], [], color=BLACK, mfc="none", marker="D", ls="", label=label))
     handles += [
         Line2D([], [], color=BLACK, lw=1, ls=style, label=name.replace("_", " "))
-        for name, style in zip(families, DASHES, strict=False)
+        for name, style in styles.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8)
     return figure

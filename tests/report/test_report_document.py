@@ -32,7 +32,9 @@ def home(tmp_path, monkeypatch):
     history = pd.DataFrame(
         {"run": ["mine-0", "mine-1"], "study": "mine", "arm": "outcome", "size": "nano", "seed": [0, 1]}
     )
-    write_parquet(paths.RESULTS / "training.parquet", history.assign(step=2, samples=64))
+    how = {"families_trained": "rationing+lot_sizing", "trained_forms": "AI", "domain": None}
+    history = history.assign(step=2, samples=64, growing=["", "nano+small"], instances=[None, 4.0], **how)
+    write_parquet(paths.RESULTS / "training.parquet", history)
     return tmp_path
 
 
@@ -85,6 +87,10 @@ def test_training_cells_count_instances_and_episodes(home):
     cells = training_cells(stored_frames())
     assert list(cells["n"]) == [4, 4]
     assert list(cells["episodes"]) == [64, 64]
+    assert list(cells["trained on"]) == [
+        "rationing, lot sizing in AI",
+        "rationing, lot sizing in AI; from nano to small; 4 instances of each",
+    ]
     assert training_cells(given_frames({})).empty
 
 

@@ -312,6 +312,10 @@ def test_external_benchmarks_say_what_was_not_run():
     assert text is not None
     assert "oracle multi turn 15 of 15 (100%); noop multi turn 3 of 15 (20%)" in text
     assert "left out: long one. Suites that were not run: Absent." in text
+    fewer = rows[(rows["model"] != "noop") | (rows["category"] != "b")]
+    told = findings_benchmarks.external(given_frames({"external": fewer}))
+    assert told is not None
+    assert "left out: long one. noop was not given b. Suites" in told
     assert findings_benchmarks.external(given_frames({"external": rows[rows["status"] == "not run"]})) is None
 
 

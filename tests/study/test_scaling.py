@@ -49,6 +49,29 @@ def test_the_curriculum_is_compared_where_both_have_been_run(scores) -> None:
     assert scaling.curriculum_against_fixed(scores[scores["growing"] == ""]).empty
 
 
+def test_growth_is_the_largest_sizes_gain_less_the_smallests(scores) -> None:
+    noisy = scores.assign(
+        reward=scores["reward"]
+        + 0.01 * (scores["environment"].str[-1].astype(int) - 1) * (scores["policy"] == "trained")
+    )
+    table = scaling.growth(noisy)
+    assert list(table["family"]) == ["all", "timed_selection", "rationing"]
+    assert set(table["smallest"]) == {"nano"}
+    assert set(table["largest"]) == {"nano8"}
+    assert list(table["difference"]) == pytest.approx([-0.1] * 3)
+    assert (table["low"] < table["difference"]).all()
+    assert (table["high"] > table["difference"]).all()
+    assert list(table["n"]) == [6, 3, 3]
+    assert scaling.growth(scores[scores["size"] == "nano"]).empty
+
+
+def test_what_the_base_writes_stands_by_size_in_order() -> None:
+    rows = pd.DataFrame(episodes("nano8", "", 0.1, 0.4) + episodes("nano", "", 0.3, 0.7)).assign(form="F")
+    table = scaling.written(rows)
+    assert list(table.columns) == ["nano", "nano8"]
+    assert table.loc["rationing"].tolist() == pytest.approx([0.5, 0.3])
+
+
 def test_what_grows_with_size_is_one_tidy_table() -> None:
     sizes = ("small", "huge")
     references = pd.DataFrame(

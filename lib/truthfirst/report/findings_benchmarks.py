@@ -69,9 +69,20 @@ def _open(rows: pd.DataFrame, begun: set[str]) -> str:
     here = left["benchmark"].isin(begun)
     parts = [str(name).replace("_", " ") for name in left.loc[here, "category"].unique()]
     return (
-        f"Categories that were left out: {listed(parts)}. "
+        f"Categories that were left out: {listed(parts)}.{_not_given(rows, begun)} "
         f"Suites that were not run: {listed(list(left.loc[~here, 'benchmark'].unique()))}."
     )
+
+
+def _not_given(rows: pd.DataFrame, begun: set[str]) -> str:
+    """Name the categories of a suite that one player has played and another has no row of."""
+    said = []
+    for _, mine in rows[rows["benchmark"].isin(begun)].groupby("benchmark", sort=False):
+        asked = list(dict.fromkeys(mine.loc[mine["status"] == RUN, "category"]))
+        for model, own in mine.groupby("model", sort=False):
+            if missing := [str(name).replace("_", " ") for name in asked if name not in set(own["category"])]:
+                said.append(f"{model} was not given {listed(missing)}")
+    return f" {'; '.join(said)}." if said else ""
 
 
 FINDINGS = (

@@ -74,8 +74,16 @@ def scaling(frames: Frames) -> str | None:
     return (
         f"A policy trained at each size, agentic score of {plural(len(each), 'family', 'families')}: "
         f"{'; '.join(said)}. Gains at fixed sizes, smallest first: {'; '.join(each)}."
-        f"{_curriculum(mine)} The source's ends: {listed(theirs)} ({ELSEWHERE})."
+        f"{_growth(mine)}{_curriculum(mine)} The source's ends: {listed(theirs)} ({ELSEWHERE})."
     )
+
+
+def _growth(rows: pd.DataFrame) -> str:
+    said = [
+        f"{str(row['family']).replace('_', ' ')} {signed(_estimate(row, 'difference'))}"
+        for row in scaling_study.growth(rows, AGENTIC).to_dict("records")
+    ]
+    return f" The gain at the largest size less that at the smallest: {listed(said)}." if said else ""
 
 
 def _curriculum(rows: pd.DataFrame) -> str:

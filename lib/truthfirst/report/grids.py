@@ -28,6 +28,7 @@ def training_cells(frames: Frames) -> pd.DataFrame:
     for run, rows in history.groupby("run", sort=False):
         first = rows.iloc[0]
         row: dict[str, Any] = {name: first[name] for name in ("study", "arm", "size")}
+        row["trained on"] = _trained_on(first)
         row |= {
             "seed": str(first["seed"]),
             "steps": int(rows["step"].max()),
@@ -37,6 +38,18 @@ def training_cells(frames: Frames) -> pd.DataFrame:
             row[form] = " to ".join(_mean(means, run, form, policy) for policy in ("base", "trained"))
         out.append(row | {"n": int(counts.get(run, 0)), "run": run})
     return pd.DataFrame(out).sort_values(["study", "size", "arm", "seed"], kind="stable", ignore_index=True)
+
+
+def _trained_on(run: Any) -> str:
+    """Say families and forms of a run, and what else it was restricted to or led through."""
+    said = f"{run['families_trained'].replace('_', ' ').replace('+', ', ')} in {run['trained_forms']}"
+    if run["growing"]:
+        said += f"; from {run['growing'].replace('+', ' to ')}"
+    if pd.notna(run["instances"]):
+        said += f"; {int(run['instances'])} instances of each"
+    if pd.notna(run["domain"]):
+        said += f"; domain {run['domain']}"
+    return said
 
 
 def _mean(means: pd.DataFrame, run: Any, form: str, policy: str) -> str:

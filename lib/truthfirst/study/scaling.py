@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+from scipy.stats import ttest_ind
 
 from .learning import decisions_of
 from .stats import paired_difference, summarise
@@ -99,6 +100,40 @@ def trained_by_size(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
     return table.assign(place=place).sort_values(["place", "decisions", "growing"], ignore_index=True)[
         list(TRAINED)
     ]
+
+
+def growth(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
+    """Return the gain at the largest fixed size less that at the smallest, of all families together and of each.
+
+    Instances of two sizes cannot be paired: 95% intervals are Welch's. Columns: family ("all" first), smallest, largest
+    (the sizes), difference, low, high, n (pairs at the largest). Empty where there is but one size.
+    """
+    own = scores[(scores["form"] == form) & (scores["growing"] == "")]
+    families = tuple(dict.fromkeys(own["family"]))
+    order = sorted(own["size"].unique(), key=lambda size: decisions_of(families, size))
+    columns = ["family", "smallest", "largest", "difference", "low", "high", "n"]
+    if len(order) < 2:
+        return pd.DataFrame(columns=columns)
+    played = own.pivot_table(
+        index=["family", "size", "environment", "seed"], columns="policy", values="reward"
+    )
+    gains = (played["trained"] - played["base"]).dropna().reset_index(name="gain")
+    rows = []
+    for name, members in ((ALL, families), *((one, (one,)) for one in families)):
+        mine = gains[gains["family"].isin(members)].groupby("size")["gain"]
+        small, large = mine.get_group(order[0]), mine.get_group(order[-1])
+        interval = ttest_ind(large, small, equal_var=False).confidence_interval()
+        found = {"difference": large.mean() - small.mean(), "low": interval.low, "high": interval.high}
+        rows.append({"family": name, "smallest": order[0], "largest": order[-1], **found, "n": len(large)})
+    return pd.DataFrame(rows, columns=columns)
+
+
+def written(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return the base's mean score in form F, a row a family and a column a size: how well it writes a whole plan."""
+    own = scores[(scores["form"] == "F") & (scores["policy"] == "base")]
+    families = tuple(dict.fromkeys(own["family"]))
+    order = sorted(own["size"].unique(), key=lambda size: decisions_of(families, size))
+    return own.pivot_table(index="family", columns="size", values="reward", sort=False)[order]
 
 
 def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
