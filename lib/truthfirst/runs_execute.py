@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import textwrap
 import threading
 import time
 import warnings
@@ -36,6 +37,7 @@ from .runs_publish import plan_publication, publish_run, read_sidecar
 
 KERNEL = "python3"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+REASON = 600  # characters of what broke a run; room for the fields that a misspelt one could have been
 # What a notebook, its kernel or the disk can do to a run. Anything else is a defect of ours and is raised.
 FAILURES = (PapermillException, DeadKernelError, NoSuchKernel, RunError, OSError, RuntimeError)
 
@@ -172,7 +174,7 @@ def describe(error: BaseException) -> str:
         text = f"{error.strerror}{f' ({error.filename})' if error.filename else ''}"
     else:
         text = f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:300]
+    return textwrap.shorten(text, REASON, placeholder=" ... (whole in partial.ipynb)")
 
 
 def drawn_by(run_id: str) -> list[str]:

@@ -188,3 +188,11 @@ def test_an_interrupted_grid_goes_on_and_rivals_share_it(
     assert [run.state for run in list_runs()] == ["finished"] * 3
     (quick,) = (run for run in list_runs() if "-seed=1-" in run.run_id)
     assert quick.metrics == {"threads": "1", "home": str(home)}
+
+
+def test_what_broke_a_run_is_one_line_that_ends_with_a_word() -> None:
+    said = runs_execute.describe(RuntimeError("there is no 'stepz':\n  choose among " + "alphabet " * 200))
+    assert said.startswith("RuntimeError: there is no 'stepz': choose among alphabet")
+    assert said.endswith(" alphabet ... (whole in partial.ipynb)")
+    assert len(said) <= runs_execute.REASON
+    assert runs_execute.describe(ValueError("short")) == "ValueError: short"
