@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pandas as pd
@@ -282,3 +284,11 @@ def test_missing_data_is_said_and_not_drawn(out):
 def test_bad_requests_are_named(name, frame, message):
     with pytest.raises(ValueError, match=message):
         figures.draw(name, frame)
+
+
+def test_drawing_and_reporting_load_no_model_library() -> None:
+    code = "import sys, truthfirst.figures, truthfirst.report.document; print({'torch', 'trl'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "set()"

@@ -68,12 +68,8 @@ PANEL_TITLES = {
     "solver": "solver, milliseconds",
     "yield": "candidates admitted",
 }
-DASHES: tuple[Any, ...] = (
-    "--",
-    ":",
-    (0, (3, 1, 1, 1)),
-    (0, (6, 2)),
-)  # of families, where a full line is all together
+# Of families, where a full line is all of them together.
+DASHES: tuple[Any, ...] = ("--", ":", (0, (3, 1, 1, 1)), (0, (6, 2)))
 ASIDE = 0.12  # that the curriculum stands beside the fixed size
 SERIES_COLOURS = {"random": GREY, "myopic": ORANGE, "asks all it can": BLUE, "best script": GREEN}
 SHAPES = {"small": "small\n6×5", "huge": "huge\n11×11"}
@@ -133,23 +129,19 @@ def scaling_policies(frame: pd.DataFrame) -> Figure:
     for name, rows in fixed.groupby("family", sort=False):
         x = rows["size"].map(place)
         whole = name == ALL
-        style = styles.get(str(name), "-")
-        look: dict[str, Any] = {
-            "ls": style,
-            "lw": 2.2 if whole else 1.0,
-            "marker": "o" if whole else "",
-            "ms": 5,
-        }
+        look: dict[str, Any] = {"ls": styles.get(str(name), "-"), "lw": 1.0}
+        if whole:
+            look |= {"lw": 2.2, "marker": "o", "ms": 5}
         for policy, colour in (("base", GREY), ("trained", GREEN)):
             score.plot(x, rows[policy], color=colour, **look)
         gain.plot(x, rows["gain"], color=GREEN, **look)
         if whole:
             gain.vlines(x, rows["low"], rows["high"], color=GREEN, lw=2)
     if len(grown):
-        x = grown["size"].map(place)
-        score.plot(x + ASIDE, grown["trained"], "D", color=ORANGE, ms=7)
-        gain.vlines(x + ASIDE, grown["low"], grown["high"], color=ORANGE, lw=2)
-        gain.plot(x + ASIDE, grown["gain"], "D", color=ORANGE, ms=7)
+        x = grown["size"].map(place) + ASIDE
+        score.plot(x, grown["trained"], "D", color=ORANGE, ms=7)
+        gain.vlines(x, grown["low"], grown["high"], color=ORANGE, lw=2)
+        gain.plot(x, grown["gain"], "D", color=ORANGE, ms=7)
     source = published("vhd_play", "scaling_gains")
     beside = len(source) == len(place)
     if beside:

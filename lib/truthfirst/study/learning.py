@@ -13,21 +13,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
 from ..records import canonical_json, content_hash
 from ..solvefirst.environment import Environment
-from ..solvefirst.families import FAMILIES, family, role
-from ..streams import stream
+from ..solvefirst.families import FAMILIES, role
+from ..train import presets
 from ..train.base import TRAINED, UNTOUCHED
-from ..train.checks import load_policy
 from ..train.environments import TaskSet, task_set
-from ..train.evaluate import compare, episode_table, instances, play, policy
+from ..train.evaluate import compare, episode_table, instances, load_player, play, policy
 from ..train.history import read_history
 from ..train.plan import Plan
 from ..types import Form
@@ -35,6 +32,7 @@ from . import cells
 from .cells import CHECKPOINTS, add_rows
 from .divergence import divergence_frame
 from .episodes import decisions
+from .scaling import decisions_of
 from .trajectories import with_parts
 
 MAIN, TRANSFER = (
@@ -132,12 +130,6 @@ def tasks_of(cell: Cell) -> TaskSet:
     return dataclasses.replace(tasks, rows=[row | {"level": levels[row["instance"]]} for row in tasks.rows])
 
 
-def load_base(cell: Cell, checkpoints: Path = CHECKPOINTS) -> tuple[Any, Any]:
-    """Return model and tokenizer that a cell starts from, where its plan trains: on the processor, or on a GPU."""
-    model, tokenizer = load_policy(base_path(cell, checkpoints), cell.plan.precision)
-    return model.to("cpu" if cell.plan.cpu else "cuda"), tokenizer
-
-
 def base_path(cell: Cell, checkpoints: Path = CHECKPOINTS) -> str:
     """Return the folder of the cell's base; where there is none of that name, it is the name of a model on the hub."""
     folder = checkpoints / cell.base
@@ -149,13 +141,14 @@ def run_cell(cell: Cell, folder: Path, *, checkpoints: Path = CHECKPOINTS) -> Re
     if cells.begin(cell, folder):
         from ..train.grpo import Trainer  # TRL loads slowly
 
-        model, tokenizer = load_base(cell, checkpoints)
+        base = base_path(cell, checkpoints)
+        model, tokenizer = load_player(base, cell.plan)
         worlds = instances(cell.families, cell.size, cell.held_out, setter=cell.setter)
         before = play(policy(model, tokenizer, "base", seed=cell.seed, plan=cell.plan), worlds)
         seconds = cells.train(Trainer(model, tokenizer, tasks_of(cell), cell.plan, folder / "steps"), folder)
         player = policy(model.eval(), tokenizer, "trained", seed=cell.seed, plan=cell.plan)
         episodes = before + play(player, worlds)
-        origin, _ = load_base(cell, checkpoints)
+        origin, _ = load_player(base, cell.plan)
         cells.finish(
             folder,
             seconds,
@@ -275,13 +268,6 @@ def with_decisions(history: pd.DataFrame) -> pd.DataFrame:
     return history.assign(decisions=[decisions_of(tuple(names.split("+")), size) for names, size in runs])
 
 
-@cache
-def decisions_of(families: tuple[str, ...], size: str) -> float:
-    """Return how many decisions an instance of this size has, the mean over some families whose horizon is fixed."""
-    found = [family(name) for name in families]
-    return fmean(one.horizon(one.sample(stream(0, "decisions", one.name, size), size)) for one in found)
-
-
 def samples_to_reach(history: pd.DataFrame, level: float, window: int = 5) -> pd.DataFrame:
     """Return, for each run, the episodes drawn until the running mean of the score reached `level`; null if never."""
     rows = []
@@ -338,8 +324,6 @@ def cell_of(
 
 def preset_fields(name: str) -> dict[str, Any]:
     """Return the fields of a GPU preset's plan; ValueError where there is none, or where it needs more than a plan."""
-    from ..train import presets
-
     preset = presets.resolve(name)
     if preset.lora or preset.cards > 1:
         raise ValueError(

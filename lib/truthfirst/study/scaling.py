@@ -7,12 +7,15 @@ the sizes that its base can play: the source's on GPUs, those with 3 to 8 decisi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
+from statistics import fmean
 
 import pandas as pd
 from scipy.stats import ttest_ind
 
-from .learning import decisions_of
+from ..solvefirst.families import family as find_family
+from ..streams import stream
 from .stats import paired_difference, summarise
 
 SIZES = ("small", "medium", "large", "huge")
@@ -57,7 +60,7 @@ def by_size(
     admitted = yields[(yields["dimension"] == "size") & yields["value"].isin(sizes)]
     parts.append(
         admitted.rename(columns={"value": "size", "yield": "mean", "candidates": "n"}).assign(
-            panel="yield", series="template setter", family="all"
+            panel="yield", series="template setter", family=ALL
         )
     )
     table = pd.concat(parts, ignore_index=True)[list(COLUMNS)]
@@ -77,29 +80,19 @@ def trained_by_size(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
     curriculum went through, else empty), base, trained, gain, low, high, n (pairs), seeds.
     """
     own = scores[scores["form"] == form]
-    families = tuple(dict.fromkeys(own["family"]))
     rows = []
-    for name, members in ((ALL, families), *((one, (one,)) for one in families)):
-        mine = own[own["family"].isin(members)]
-        for (size, growing), part in mine.groupby(["size", "growing"], sort=False):
-            found = paired_difference(part, "policy", "base", "trained", pair=("environment", "seed"))
-            means = part.groupby("policy")["reward"].mean()
-            rows.append(
-                {
-                    "family": name,
-                    "size": size,
-                    "decisions": decisions_of(members, str(size)),
-                    "growing": growing,
-                }
-                | {"base": means["base"], "trained": means["trained"]}
-                | {"gain": found.mean, "low": found.low, "high": found.high, "n": found.n}
-                | {"seeds": part["seed"].nunique()}
-            )
-    table = pd.DataFrame(rows, columns=list(TRAINED))
-    place = table["family"].map([ALL, *families].index)
-    return table.assign(place=place).sort_values(["place", "decisions", "growing"], ignore_index=True)[
-        list(TRAINED)
-    ]
+    for family, mine in _together_and_each(own):
+        for size in _by_decisions(own):
+            for growing, part in mine[mine["size"] == size].groupby("growing"):
+                found = paired_difference(part, "policy", "base", "trained", pair=("environment", "seed"))
+                means = part.groupby("policy")["reward"].mean()
+                rows.append(
+                    {"family": family, "size": size, "decisions": decisions_of(_families(mine), size)}
+                    | {"growing": growing, "base": means["base"], "trained": means["trained"]}
+                    | {"gain": found.mean, "low": found.low, "high": found.high, "n": found.n}
+                    | {"seeds": part["seed"].nunique()}
+                )
+    return pd.DataFrame(rows, columns=list(TRAINED))
 
 
 def growth(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
@@ -109,31 +102,27 @@ def growth(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
     (the sizes), difference, low, high, n (pairs at the largest). Empty where there is but one size.
     """
     own = scores[(scores["form"] == form) & (scores["growing"] == "")]
-    families = tuple(dict.fromkeys(own["family"]))
-    order = sorted(own["size"].unique(), key=lambda size: decisions_of(families, size))
+    order = _by_decisions(own)
     columns = ["family", "smallest", "largest", "difference", "low", "high", "n"]
     if len(order) < 2:
         return pd.DataFrame(columns=columns)
     played = own.pivot_table(
-        index=["family", "size", "environment", "seed"], columns="policy", values="reward"
+        index=["family", "size", "environment", "seed"], columns="policy", values="reward", sort=False
     )
     gains = (played["trained"] - played["base"]).dropna().reset_index(name="gain")
     rows = []
-    for name, members in ((ALL, families), *((one, (one,)) for one in families)):
-        mine = gains[gains["family"].isin(members)].groupby("size")["gain"]
-        small, large = mine.get_group(order[0]), mine.get_group(order[-1])
+    for family, mine in _together_and_each(gains):
+        small, large = (mine.loc[mine["size"] == size, "gain"] for size in (order[0], order[-1]))
         interval = ttest_ind(large, small, equal_var=False).confidence_interval()
         found = {"difference": large.mean() - small.mean(), "low": interval.low, "high": interval.high}
-        rows.append({"family": name, "smallest": order[0], "largest": order[-1], **found, "n": len(large)})
+        rows.append({"family": family, "smallest": order[0], "largest": order[-1], **found, "n": len(large)})
     return pd.DataFrame(rows, columns=columns)
 
 
 def written(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the base's mean score in form F, a row a family and a column a size: how well it writes a whole plan."""
     own = scores[(scores["form"] == "F") & (scores["policy"] == "base")]
-    families = tuple(dict.fromkeys(own["family"]))
-    order = sorted(own["size"].unique(), key=lambda size: decisions_of(families, size))
-    return own.pivot_table(index="family", columns="size", values="reward", sort=False)[order]
+    return own.pivot_table(index="family", columns="size", values="reward", sort=False)[_by_decisions(own)]
 
 
 def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFrame:
@@ -146,17 +135,38 @@ def curriculum_against_fixed(scores: pd.DataFrame, form: str = "A") -> pd.DataFr
     own = scores[(scores["form"] == form) & (scores["policy"] == "trained")]
     own = own.assign(way=own["growing"].map(lambda sizes: "curriculum" if sizes else "fixed"))
     own = own[own.groupby(["size", "environment", "seed"])["way"].transform("nunique") == 2]
-    families = list(dict.fromkeys(own["family"]))
     rows = []
     for size, at_size in own.groupby("size", sort=False):
-        for name in (ALL, *families):
-            part = at_size if name == ALL else at_size[at_size["family"] == name]
+        for family, part in _together_and_each(at_size):
             found = paired_difference(part, "way", "fixed", "curriculum", pair=("environment", "seed"))
             means = part.groupby("way")["reward"].mean()
             rows.append(
-                {"family": name, "size": size, "fixed": means["fixed"], "curriculum": means["curriculum"]}
+                {"family": family, "size": size, "fixed": means["fixed"], "curriculum": means["curriculum"]}
                 | {"difference": found.mean, "low": found.low, "high": found.high, "n": found.n}
             )
     return pd.DataFrame(
         rows, columns=["family", "size", "fixed", "curriculum", "difference", "low", "high", "n"]
     )
+
+
+@cache
+def decisions_of(families: tuple[str, ...], size: str) -> float:
+    """Return how many decisions an instance of this size has, the mean over some families whose horizon is fixed."""
+    found = [find_family(name) for name in families]
+    return fmean(one.horizon(one.sample(stream(0, "decisions", one.name, size), size)) for one in found)
+
+
+def _families(rows: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rows["family"]))
+
+
+def _together_and_each(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield all rows under the name ALL, then those of each family under its own."""
+    yield ALL, rows
+    for family in _families(rows):
+        yield family, rows[rows["family"] == family]
+
+
+def _by_decisions(rows: pd.DataFrame) -> list[str]:
+    """Return the sizes of some rows, the one with the fewest decisions first."""
+    return sorted(rows["size"].unique(), key=lambda size: decisions_of(_families(rows), size))

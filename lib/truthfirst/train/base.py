@@ -63,6 +63,12 @@ class BaseRecipe:
     start: str | None = None
     seed: int = 0
 
+    @property
+    def main(self) -> list[tuple[str, str, int]]:
+        """What training will be about, as (family, size, instances) like `others`."""
+        sizes = (self.size, *self.more_sizes)
+        return [(family, size, self.instances) for family in self.families for size in sizes]
+
 
 # What the command builds by name; a checkpoint that another starts from is built first. A base whose careful clerks do
 # not write down their plan learns to ask, but hardly to plan while it acts; and one that writes its plan badly after
@@ -136,10 +142,9 @@ def dialogues(recipe: BaseRecipe, family: str, size: str, indices: Sequence[int]
 def make_tokenizer(recipe: BaseRecipe) -> Any:
     """Return the tokenizer whose phrases are those of the first conversations of every family."""
     plain: Any = tiny.build_tokenizer([])
-    first = [(family, recipe.size, recipe.instances) for family in recipe.families]
     talks = [
         talk
-        for family, size, number in (*first, *recipe.others)
+        for family, size, number in (*recipe.main, *recipe.others)
         for talk in dialogues(recipe, family, size, range(min(60, number)))
     ]
     return tiny.build_tokenizer(
@@ -149,8 +154,7 @@ def make_tokenizer(recipe: BaseRecipe) -> Any:
 
 def read_all(recipe: BaseRecipe, tokenizer: Any, workers: int, progress: bool = True) -> list[sft.Sample]:
     """Return every conversation in its tokens."""
-    sizes = (recipe.size, *recipe.more_sizes)
-    wanted = [(family, size, recipe.instances, False) for family in recipe.families for size in sizes]
+    wanted = [(*own, False) for own in recipe.main]
     wanted += [(*other, True) for other in recipe.others]
     jobs = [
         (family, size, range(first, min(first + CHUNK, number)), other)

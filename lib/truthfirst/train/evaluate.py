@@ -24,10 +24,7 @@ from .plan import Plan
 
 CALL_MARK = "<tool_call>"  # what a call begins with in the tiny policy's chat template
 TINY = Plan()  # whose limits a tiny policy is measured with: it has no more to say
-SLOTS = {
-    True: 256,
-    False: 16,
-}  # episodes side by side on a processor and on a GPU, where each is thousands of tokens
+SLOTS, GPU_SLOTS = 256, 16  # episodes side by side; those of a GPU's models are thousands of tokens long
 
 
 def instances(
@@ -58,6 +55,12 @@ def instances(
     return found
 
 
+def load_player(path: str, plan: Plan) -> tuple[Any, Any]:
+    """Return model and tokenizer in the precision of a plan, where it trains: on the processor, or on a GPU."""
+    model, tokenizer = load_policy(path, plan.precision)
+    return model.to("cpu" if plan.cpu else "cuda"), tokenizer
+
+
 def policy(
     model: Any, tokenizer: Any, name: str, *, seed: int = 0, temperature: float = 1.0, plan: Plan = TINY
 ) -> LanguagePolicy:
@@ -71,7 +74,7 @@ def policy(
             reminders=0, max_message_tokens=plan.message_tokens, max_answer_tokens=plan.answer_tokens
         ),
         seed=seed,
-        slots=SLOTS[plan.cpu],
+        slots=SLOTS if plan.cpu else GPU_SLOTS,
         template_options=plan.options.get("chat_template_kwargs"),
     )
 
@@ -122,8 +125,8 @@ def compare(
     """Let two checkpoints play the same episodes with the same draws; policies are called base and trained."""
     parts = []
     for name, path in (("base", base), ("trained", trained)):
-        model, tokenizer = load_policy(str(Path(path).expanduser()), plan.precision)
-        player = policy(model.to("cpu" if plan.cpu else "cuda").eval(), tokenizer, name, seed=seed, plan=plan)
+        model, tokenizer = load_player(str(Path(path).expanduser()), plan)
+        player = policy(model.eval(), tokenizer, name, seed=seed, plan=plan)
         parts.append(evaluate(player, environments, forms))
     return pd.concat(parts, ignore_index=True)
 
